@@ -1,0 +1,1 @@
+"""Runs a Plan with torch.distributed: everything it does, the plan says."""

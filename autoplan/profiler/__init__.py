@@ -1,0 +1,1 @@
+"""Measures layers, links, contention and memory on real hardware; the result is a Profile."""

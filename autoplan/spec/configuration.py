@@ -1,0 +1,43 @@
+"""One point of the plan space: the degrees and the choices that one number answers."""
+
+from typing import Literal
+
+from autoplan.spec.value import Count, value
+
+Schedule = Literal["gpipe", "1f1b"]
+Recompute = Literal["none", "selective", "full"]
+
+
+@value
+class Configuration:
+    """Degrees and choices; `world_size` = dp·cp·tp·pp with dp = dp_replicate·dp_shard.
+
+    `zero_stage` says what the dp_shard axis shards: 0 nothing (dp_shard is 1), 1 optimizer states,
+    2 also gradients, 3 also weights. Stages 1 and 2 gather weights once per step; stage 1 reduces gradients
+    once per step, stage 2 after every micro-batch; stage 3 gathers for every forward and again for every
+    backward, and reduces after every micro-batch.
+    """
+
+    dp_replicate: Count = 1
+    dp_shard: Count = 1
+    cp: Count = 1
+    tp: Count = 1
+    pp: Count = 1
+    ep: Count = 1
+    etp: Count = 1
+    sequence_parallel: bool = False
+    zero_stage: Literal[0, 1, 2, 3] = 0
+    micro_batch: Count = 1
+    schedule: Schedule = "1f1b"
+    virtual_stages: Count = 1
+    recompute: Recompute = "none"
+
+    @property
+    def dp(self) -> int:
+        """Data-parallel degree: replicas times shards."""
+        return self.dp_replicate * self.dp_shard
+
+    @property
+    def world_size(self) -> int:
+        """Ranks that the configuration uses."""
+        return self.dp * self.cp * self.tp * self.pp

@@ -1,0 +1,206 @@
+"""A plan says everything that the executor needs; nothing is decided after it.
+
+`id` is the SHA-256 of the canonical JSON of the plan without `id`, `search` and `alternatives`.
+"""
+
+from typing import Any, Literal
+
+from autoplan.errors import PlanError
+from autoplan.spec.cluster import Cluster
+from autoplan.spec.codec import content_hash, from_json, to_jsonable
+from autoplan.spec.configuration import Configuration, Recompute, Schedule
+from autoplan.spec.estimate import Estimate
+from autoplan.spec.model import ModelSpec
+from autoplan.spec.value import Count, Name, NonNegative, NonNegativeFloat, Positive, value
+from autoplan.spec.workload import OptimizerKind, Workload
+
+MeshAxis = Literal["pp", "dp_replicate", "dp_shard", "cp", "tp"]
+Dtype = Literal["float64", "float32", "bfloat16", "float16"]
+
+
+@value
+class Inputs:
+    """Content hashes of what the plan was made from."""
+
+    model: Name
+    cluster: Name
+    workload: Name
+    profile: Name | None
+
+
+@value
+class Mesh:
+    """Named axes, outermost first; ranks fill them in row-major order, so the last axis is the fastest."""
+
+    axes: tuple[MeshAxis, ...]
+    sizes: tuple[Count, ...]
+
+
+@value
+class Chunk:
+    """A run of layers on one pipeline rank; the first chunk of all has the embedding, the last the head."""
+
+    first_layer: NonNegative
+    num_layers: NonNegative
+    embedding: bool
+    head: bool
+
+
+@value
+class Stage:
+    """What one pipeline coordinate holds."""
+
+    chunks: tuple[Chunk, ...]
+
+
+@value
+class PipelineSchedule:
+    """The order of work: `num_microbatches` micro-batches of `micro_batch` sequences per data-parallel rank."""
+
+    name: Schedule
+    micro_batch: Count
+    num_microbatches: Count
+
+
+@value
+class LayerPlan:
+    """The choices of one layer."""
+
+    recompute: Recompute
+    reshard_after_forward: bool
+    sequence_parallel: bool
+
+
+@value
+class ShardedTensor:
+    """A tensor within a group: `shape` and `numel` of its TP-local part.
+
+    `dims` are flattened and cut; `local_units` is ``[first_rank, [non-zero units…]]``, each unit numel/Σunits
+    elements; `offset` is where the tensor starts in the group's buffer of one rank's shard, in elements.
+    """
+
+    name: Name
+    shape: tuple[Count, ...]
+    numel: Count
+    offset: NonNegative
+    granularity: Count
+    dims: tuple[NonNegative, ...]
+    local_units: tuple[NonNegative, tuple[NonNegative, ...]]
+
+
+@value
+class ShardGroup:
+    """Tensors gathered and reduced together over the dp_shard ranks; alike groups are merged.
+
+    `layers` lists the layers that have this group, or is empty for embedding and head; `padding` is the
+    fraction that padding adds to the buffer.
+    """
+
+    name: Name
+    count: Count
+    layers: tuple[NonNegative, ...]
+    shard_numel: Count
+    padding: NonNegativeFloat
+    tensors: tuple[ShardedTensor, ...]
+
+
+@value
+class Sharding:
+    """How dp_shard cuts the model: `engine` runs it; every tensor with fsdp2 is cut in rows over `ranks`."""
+
+    engine: Literal["fsdp2"]
+    zero_stage: Literal[0, 1, 2, 3]
+    ranks: Count
+    groups: tuple[ShardGroup, ...]
+
+
+@value
+class OptimizerPlan:
+    """The optimizer and its schedule: linear warm-up over `warmup_steps`, then constant; clipping by global norm."""
+
+    name: OptimizerKind
+    learning_rate: Positive
+    betas: tuple[NonNegativeFloat, NonNegativeFloat]
+    eps: Positive
+    weight_decay: NonNegativeFloat
+    warmup_steps: NonNegative
+    max_grad_norm: Positive | None
+
+
+@value
+class PrecisionPlan:
+    """Element types: of compute and activations, of the weights that the optimizer updates, of gradient reduction."""
+
+    compute: Dtype
+    master: Dtype
+    reduce: Dtype
+
+
+@value
+class Search:
+    """How the plan was found and what is proved about it; `gap` = (step − lower bound)/step."""
+
+    status: Literal["optimal", "feasible", "time_limit"]
+    lower_bound_seconds: float
+    gap: float
+    explored: int
+    pruned: int
+    seconds: float
+
+
+@value
+class Alternative:
+    """A runner-up: its configuration, predicted step time and peak memory."""
+
+    configuration: Configuration
+    step_seconds: float
+    peak_memory_bytes: int
+
+
+@value
+class Plan:
+    """A complete training plan; build one with `seal`, read one with `read_plan`."""
+
+    schema: Literal["autoplan.plan/1"] = "autoplan.plan/1"
+    id: str
+    runnable: bool
+    not_runnable_reasons: tuple[str, ...]
+    inputs: Inputs
+    model: ModelSpec
+    cluster: Cluster
+    workload: Workload
+    configuration: Configuration
+    mesh: Mesh
+    stages: tuple[Stage, ...]
+    schedule: PipelineSchedule
+    layers: tuple[LayerPlan, ...]
+    sharding: Sharding
+    optimizer: OptimizerPlan
+    precision: PrecisionPlan
+    estimate: Estimate
+    search: Search | None = None
+    alternatives: tuple[Alternative, ...] = ()
+
+
+def plan_id(data: dict[str, Any]) -> str:
+    """Return the id that a plan's JSON form must carry."""
+    return content_hash({key: data[key] for key in data if key not in {"id", "search", "alternatives"}})
+
+
+def seal(plan: Plan) -> Plan:
+    """Return `plan` with the id of its content."""
+    from dataclasses import replace
+
+    return replace(plan, id=plan_id(to_jsonable(plan)))
+
+
+def read_plan(text: str | bytes, *, where: str) -> Plan:
+    """Read a plan's JSON text; raises PlanError when it is malformed or its id does not match its content."""
+    plan = from_json(Plan, text, where=where, error=PlanError)
+    expected = plan_id(to_jsonable(plan))
+    if plan.id != expected:
+        raise PlanError(
+            f"id {plan.id} does not match the content, whose id is {expected}: the plan was altered",
+            where=where,
+        )
+    return plan

@@ -1,0 +1,25 @@
+"""The `value` decorator: every shared value is a frozen, slotted, keyword-only dataclass with a strict JSON form."""
+
+from dataclasses import dataclass
+from typing import Annotated, TypeVar, dataclass_transform
+
+from pydantic import ConfigDict, Field
+
+T = TypeVar("T")
+
+Count = Annotated[int, Field(ge=1)]
+NonNegative = Annotated[int, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NonNegativeFloat = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Name = Annotated[str, Field(min_length=1)]
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def value(cls: type[T]) -> type[T]:
+    """Make `cls` a frozen value; unknown keys in its JSON form are errors.
+
+    Bounds written in annotations hold for values read from JSON; contradictions between fields are checked
+    in ``__post_init__`` and hold for every instance.
+    """
+    cls.__pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[attr-defined]
+    return dataclass(frozen=True, slots=True, kw_only=True)(cls)

@@ -1,0 +1,1 @@
+"""Cost models: pure functions over arrays of configurations; no torch, no search, no I/O."""

@@ -1,0 +1,1 @@
+"""Search: the fastest configuration that fits, with a bound that proves it."""
