@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from collections.abc import Hashable
 from functools import cache
 from typing import Any, TypeVar
 
@@ -14,8 +13,12 @@ T = TypeVar("T")
 
 
 @cache
-def _adapter(cls: Hashable) -> TypeAdapter[Any]:
+def _build_adapter(cls: Any) -> TypeAdapter[Any]:
     return TypeAdapter(cls)
+
+
+def _adapter(cls: Any) -> TypeAdapter[Any]:  # as Any, since mypy does not take every class for hashable
+    return _build_adapter(cls)
 
 
 def to_jsonable(value: Any) -> Any:
