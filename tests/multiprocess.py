@@ -11,6 +11,7 @@ Forking from pytest itself would not do: autograd refuses to run in the fork of 
 import atexit
 import faulthandler
 import functools
+import importlib
 import importlib.util
 import os
 import pickle
@@ -74,7 +75,8 @@ def _serve(connection: Connection) -> None:
 
 
 def _import_once() -> None:
-    pass
+    for name in ("checkpoint", "fsdp", "pipelining", "tensor.parallel"):
+        importlib.import_module(f"torch.distributed.{name}")
 
 
 def _run_job(
@@ -111,8 +113,8 @@ def _collect(
         if not ready:
             break
         for reader in ready:
-            rank = readers.index(reader)  # type: ignore[arg-type]
-            outcome, payload = _receive(reader, processes[rank])  # type: ignore[arg-type]
+            rank = readers.index(reader)
+            outcome, payload = _receive(reader, processes[rank])
             if outcome == "result":
                 results[rank] = payload
             else:
@@ -160,7 +162,7 @@ def _rank_main(
             writer.send_bytes(pickle.dumps(("result", pickle.dumps(result))))
             dist.barrier()
             dist.destroy_process_group()
-        except BaseException:
+        except BaseException:  # noqa: BLE001 -- every failure of a rank goes to the test
             writer.send_bytes(pickle.dumps(("failure", (time.time(), traceback.format_exc()))))
         faulthandler.cancel_dump_traceback_later()
 
