@@ -1,1 +1,22 @@
-"""Readers: files and names of the outside world become values of autoplan.spec."""
+"""Readers: arguments, files and presets as values of `autoplan.spec`; no search, no torch."""
+
+from autoplan.readers.clusters import cluster_presets, load_cluster, parse_cluster
+from autoplan.readers.devices import DevicePreset, device_preset, device_presets
+from autoplan.readers.models import load_model, model_presets, parse_model
+from autoplan.readers.notices import ReaderWarning
+from autoplan.readers.saved import load_plan, load_profile
+
+__all__ = [
+    "DevicePreset",
+    "ReaderWarning",
+    "cluster_presets",
+    "device_preset",
+    "device_presets",
+    "load_cluster",
+    "load_model",
+    "load_plan",
+    "load_profile",
+    "model_presets",
+    "parse_cluster",
+    "parse_model",
+]
