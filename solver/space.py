@@ -1,0 +1,127 @@
+"""The plan space as arrays: every configuration that the rules allow, each meaning once.
+
+The space is the product of
+
+- degrees (dp_replicate, dp_shard, cp, tp, pp) whose product is the number of devices,
+- sequence_parallel, zero_stage, micro_batch (divisors of the global batch), recompute, schedule,
+
+filtered by `autoplan.spec.rules`, by the pins and by the forbidden regions. Two entries that would run the
+same are one: with one stage the schedules coincide (1f1b stands for both), and so they do with one
+micro-batch (gpipe stands for both, since the executor's 1f1b wants as many micro-batches as stages).
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from autoplan.spec import Problem
+from autoplan.spec.rules import holds
+from costmodels.batch import Batch, Bools, Ints, even_cuts
+from solver.options import CHOICES, Condition, SearchOptions
+
+_CHOSEN = ("sequence_parallel", "zero_stage", "micro_batch", "schedule", "recompute")
+_ALONE = ("ep", "etp", "virtual_stages")
+
+
+def enumerate_space(problem: Problem, options: SearchOptions) -> Batch:
+    """Return every configuration of the problem within the options, with even cuts; (0,) arrays when there is none."""
+    axes = _choices(problem, options)
+    degrees = _degrees(problem, options)
+    batch = _product(degrees, axes)
+    keep = holds(problem, batch, kind="valid") & _allowed(batch, options) & _is_canonical(problem, batch, options)
+    if options.runnable_only:
+        keep &= holds(problem, batch, kind="runnable")
+    batch = batch.take(keep)
+    return replace(batch, cuts=even_cuts(problem.model.num_layers, batch.pp)) if len(batch) else batch
+
+
+def divisors(number: int) -> list[int]:
+    """Return the divisors of a positive number, ascending."""
+    small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
+    return sorted({*small, *(number // d for d in small)})
+
+
+def num_microbatches(problem: Problem, batch: Any) -> Any:
+    """Return micro-batches per step and data-parallel rank, for one configuration or arrays of them."""
+    return problem.workload.global_batch // (batch.dp_replicate * batch.dp_shard * batch.micro_batch)
+
+
+def _choices(problem: Problem, options: SearchOptions) -> dict[str, Sequence[Any]]:
+    axes: dict[str, Sequence[Any]] = dict(CHOICES)
+    axes["micro_batch"] = divisors(problem.workload.global_batch)
+    axes |= dict.fromkeys(_ALONE, (1,))
+    return axes | {name: (options.fix[name],) for name in axes if name in options.fix}
+
+
+def plainest(problem: Problem, options: SearchOptions) -> Batch:
+    """Return every tuple of degrees, valid or not, with the plainest choices that the pins leave it.
+
+    Plain means no sequence parallelism, one sequence a micro-batch and a zero stage that suits dp_shard: no rule
+    asks for less of a tuple, so one that breaks a rule here breaks it with any other choices too.
+    """
+    devices = problem.cluster.num_devices
+    every = divisors(devices)
+    axes = [np.unique([options.fix.get(name, d) for d in every]) for name in ("dp_shard", "tp", "pp")]
+    dp_shard, tp, pp = (grid.ravel() for grid in np.meshgrid(*axes, indexing="ij"))
+    cp = np.full_like(tp, options.fix.get("cp", 1))
+    dp_replicate = np.maximum(devices // (dp_shard * tp * pp * cp), 1)
+    ones, size = np.ones_like(tp), len(tp)
+    columns = {
+        "dp_replicate": dp_replicate,
+        "dp_shard": dp_shard,
+        "tp": tp,
+        "pp": pp,
+        "sequence_parallel": np.zeros(size, dtype=np.bool_),
+        "zero_stage": np.minimum(dp_shard - 1, 1),
+        "schedule": np.full(size, "gpipe"),
+        "recompute": np.full(size, "none"),
+        **dict.fromkeys(("ep", "etp", "virtual_stages", "micro_batch"), ones),
+    }
+    columns |= {name: np.full(size, pinned) for name, pinned in options.fix.items()}
+    return _batch(columns | {"cp": cp})
+
+
+def _degrees(problem: Problem, options: SearchOptions) -> dict[str, Ints]:
+    """Return the degree tuples (k,) that some valid configuration may have."""
+    plain = plainest(problem, options)
+    plain = plain.take(holds(problem, plain, kind="valid"))
+    return {name: getattr(plain, name) for name in ("dp_replicate", "dp_shard", "cp", "tp", "pp")}
+
+
+def _product(degrees: dict[str, Ints], axes: dict[str, Sequence[Any]]) -> Batch:
+    names = [*_CHOSEN, *_ALONE]
+    grids = np.meshgrid(*(np.asarray(axes[name]) for name in names), indexing="ij")
+    choices = {name: grid.ravel() for name, grid in zip(names, grids, strict=True)}
+    num_choices, num_degrees = grids[0].size, len(degrees["tp"])
+    return _batch(
+        {name: np.repeat(column, num_choices) for name, column in degrees.items()}
+        | {name: np.tile(column, num_degrees) for name, column in choices.items()}
+    )
+
+
+def _batch(columns: dict[str, Any]) -> Batch:
+    return Batch(**columns, cuts=np.zeros((len(columns["tp"]), 2), dtype=np.int64))
+
+
+def _allowed(batch: Batch, options: SearchOptions) -> Bools:
+    keep = np.ones(len(batch), dtype=np.bool_)
+    for name, pinned in options.fix.items():
+        keep &= getattr(batch, name) == pinned
+    for text in options.forbid:
+        keep &= ~Condition.parse(text).holds(batch)
+    return keep
+
+
+def _is_canonical(problem: Problem, batch: Batch, options: SearchOptions) -> Bools:
+    """Return where an entry stands for itself: its twin with the other schedule is kept only when it is left out."""
+    twins = (batch.pp == 1) | (num_microbatches(problem, batch) == 1)
+    standard = np.where(batch.pp == 1, "1f1b", "gpipe")
+    plain = SearchOptions(
+        fix={name: pin for name, pin in options.fix.items() if name == "schedule"},
+        forbid=tuple(text for text in options.forbid if Condition.parse(text).name == "schedule"),
+    )
+    standard_allowed = _allowed(replace(batch, schedule=standard), plain)
+    keep: Bools = ~(twins & standard_allowed) | (batch.schedule == standard)
+    return keep

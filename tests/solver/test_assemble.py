@@ -1,0 +1,130 @@
+from itertools import pairwise
+
+import pytest
+import torch
+
+from autoplan.spec import Configuration, Estimate, read_plan
+from autoplan.spec.codec import to_json
+from autoplan.spec.plan import Search
+from autoplan.spec.tensors import model_tensors
+from solver.assemble import assemble, default_optimizer, plan_cuts, shard
+from tests.solver.problems import make_cluster, make_model, make_problem
+
+ESTIMATE = Estimate(
+    step_seconds=1.0,
+    step_seconds_low=0.8,
+    step_seconds_high=1.2,
+    breakdown={"compute": 1.0},
+    memory=(),
+    peak_memory_bytes=1,
+    memory_limit_bytes=2,
+    fits=True,
+    model_flops=1.0,
+    mfu=0.5,
+    tokens_per_second=1.0,
+    energy_joules=None,
+    cost=None,
+    sources={"compute": "roofline"},
+    assumptions=(),
+    not_modelled=(),
+)
+PIPELINE = Configuration(dp_shard=2, tp=2, pp=2, zero_stage=1, sequence_parallel=True, recompute="full")
+
+
+def make_plan(configuration=PIPELINE, cuts=(0, 3, 4), **more):
+    problem = make_problem(cluster=make_cluster(nodes=2))
+    return assemble(problem, configuration, cuts, estimate=ESTIMATE, **more)
+
+
+def test_a_plan_states_mesh_stages_schedule_and_layers():
+    plan = make_plan()
+    assert plan.mesh.axes == ("pp", "dp_replicate", "dp_shard", "cp", "tp")
+    assert plan.mesh.sizes == (2, 1, 2, 1, 2)
+    first, last = (stage.chunks[0] for stage in plan.stages)
+    assert (first.first_layer, first.num_layers, first.embedding, first.head) == (0, 3, True, False)
+    assert (last.first_layer, last.num_layers, last.embedding, last.head) == (3, 1, False, True)
+    assert plan_cuts(plan) == (0, 3, 4)
+    assert (plan.schedule.name, plan.schedule.num_microbatches) == ("1f1b", 4)
+    assert len(plan.layers) == 4
+    assert {(x.recompute, x.reshard_after_forward, x.sequence_parallel) for x in plan.layers} == {("full", False, True)}
+
+
+def test_only_zero_stage_3_reshards():
+    plan = make_plan(Configuration(dp_shard=8, zero_stage=3), (0, 4))
+    assert all(layer.reshard_after_forward for layer in plan.layers)
+
+
+def test_a_plan_reads_back_and_its_id_ignores_how_it_was_found():
+    plan = make_plan()
+    assert read_plan(to_json(plan), where="plan") == plan
+    searched = make_plan(
+        search=Search(status="optimal", lower_bound_seconds=1.0, gap=0.0, explored=1, pruned=2, seconds=3.0)
+    )
+    assert searched.id == plan.id
+    assert make_plan(cuts=(0, 2, 4)).id != plan.id
+
+
+def test_a_plan_that_cannot_run_here_says_why():
+    assert make_plan().runnable
+    plan = make_plan(Configuration(dp_shard=2, tp=2, pp=2, zero_stage=3), (0, 2, 4))
+    assert not plan.runnable
+    assert "zero_stage 3 with pp 2" in plan.not_runnable_reasons[0]
+
+
+@pytest.mark.parametrize(("precision", "compute"), [("bf16", "bfloat16"), ("fp16", "float16"), ("fp32", "float32")])
+def test_masters_and_reductions_are_fp32(precision, compute):
+    problem = make_problem(precision=precision)
+    plan = assemble(problem, Configuration(dp_shard=4, zero_stage=3), (0, 4), estimate=ESTIMATE).precision
+    assert (plan.compute, plan.master, plan.reduce) == (compute, "float32", "float32")
+
+
+def test_the_optimizer_can_be_chosen():
+    assert make_plan().optimizer == default_optimizer("adamw")
+    slower = default_optimizer("adamw", learning_rate=1e-4, warmup_steps=10, max_grad_norm=None)
+    assert make_plan(optimizer=slower).optimizer.learning_rate == 1e-4
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("tp", [1, 2])
+@pytest.mark.parametrize("ranks", [1, 3, 8, 600])
+def test_sharding_is_what_fsdp2_does(ranks, tp, tied):
+    """torch.chunk along dim 0 is FSDP2's own cut: compare rows a rank, offsets, and the padded buffer."""
+    problem = make_problem(model=make_model(pattern=(1024, 512, 1024), vocab=1001, tied=tied))
+    sharding = shard(problem, Configuration(dp_shard=ranks, tp=tp, zero_stage=3))
+    for group in sharding.groups:
+        offset = 0
+        for tensor in group.tensors:
+            chunks = torch.arange(tensor.shape[0]).chunk(ranks)
+            first_rank, units = tensor.local_units
+            assert first_rank == 0
+            assert list(units) == [len(chunk) for chunk in chunks]
+            assert tensor.granularity * sum(units) == tensor.numel
+            assert tensor.offset == offset
+            offset += len(chunks[0]) * tensor.granularity
+        assert group.shard_numel == offset
+        total = sum(tensor.numel for tensor in group.tensors)
+        assert group.padding == pytest.approx((ranks * offset - total) / total)
+
+
+def test_groups_cover_every_parameter_once():
+    model = make_model(pattern=(1024, 512, 1024, 1024))
+    problem = make_problem(model=model)
+    sharding = shard(problem, Configuration(dp_shard=2, zero_stage=3))
+    names = []
+    for group in sharding.groups:
+        assert group.count == max(len(group.layers), 1)
+        prefixes = [f"layers.{layer}." for layer in group.layers] or [""]
+        names += [prefix + tensor.name for prefix in prefixes for tensor in group.tensors]
+    assert sorted(names) == sorted(tensor.name for tensor in model_tensors(model))
+    assert len(sharding.groups) == 4
+
+
+def test_a_plan_for_many_ranks_stays_small():
+    problem = make_problem(model=make_model(layers=96, vocab=128256), cluster=make_cluster(nodes=256, per_node=8))
+    plan = assemble(problem, Configuration(dp_shard=2048, zero_stage=3), (0, 96), estimate=ESTIMATE)
+    assert len(to_json(plan, indent=None)) < 200_000
+
+
+def test_stages_hold_every_layer_once():
+    chunks = [stage.chunks[0] for stage in make_plan().stages]
+    assert all(a.first_layer + a.num_layers == b.first_layer for a, b in pairwise(chunks))
