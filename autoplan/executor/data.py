@@ -8,7 +8,6 @@ data rank takes its own slice of it: nothing has to be saved to resume, and any 
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,16 +16,6 @@ from autoplan.errors import DataError
 from autoplan.executor.corpus import Corpus, TokenType, open_corpus
 from autoplan.executor.shuffle import permute
 from autoplan.spec.plan import Plan
-
-
-class Dataset(Protocol):
-    """An endless row of sequences."""
-
-    def sequences(self, first: int, count: int) -> NDArray[np.int64]:
-        """Return sequences `first` to `first + count` of the run, shape (count, seq_len + 1)."""
-
-    def describe(self) -> dict[str, int | str]:
-        """Return what `run.json` and checkpoints record; `fingerprint` changes when the content does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +37,7 @@ class Windows:
         return np.stack([self.corpus.read(window * self.seq_len, self.seq_len + 1) for window in windows])
 
     def describe(self) -> dict[str, int | str]:
-        """Return path, type, sizes and fingerprint of the corpus."""
+        """Return what `run.json` records: path, type, sizes, and a fingerprint that changes when the content does."""
         corpus = self.corpus
         return {
             "path": str(corpus.root),
@@ -65,36 +54,13 @@ class Windows:
         return int(permute(index, size=self.num_windows, seed=self.seed, epoch=epoch)[0])
 
 
-@dataclass(frozen=True, slots=True)
-class RandomTokens:
-    """Uniformly random ids, for measuring a plan without data: the loss stays near ln(vocab_size)."""
-
-    vocab_size: int
-    seq_len: int
-    seed: int
-
-    def sequences(self, first: int, count: int) -> NDArray[np.int64]:
-        """Return sequences `first` to `first + count` of the run, shape (count, seq_len + 1)."""
-        rows = [
-            np.random.Generator(np.random.Philox([self.seed, number])).integers(self.vocab_size, size=self.seq_len + 1)
-            for number in range(first, first + count)
-        ]
-        return np.stack(rows)
-
-    def describe(self) -> dict[str, int | str]:
-        """Return that the tokens are random."""
-        return {"type": "random", "fingerprint": f"random/{self.vocab_size}/{self.seed}"}
-
-
-def open_data(path: Path | None, plan: Plan, *, seed: int, dtype: TokenType | None = None) -> Dataset:
-    """Open the data of a run, random tokens when there is no path.
+def open_data(path: Path, plan: Plan, *, seed: int, dtype: TokenType | None = None) -> Windows:
+    """Open the data of a run.
 
     Raises DataError when the data cannot be read (see `open_corpus`) or is shorter than one global batch.
     """
-    workload, vocab_size = plan.workload, plan.model.vocab_size
-    if path is None:
-        return RandomTokens(vocab_size=vocab_size, seq_len=workload.seq_len, seed=seed)
-    corpus = open_corpus(path.resolve(), vocab_size=vocab_size, dtype=dtype)
+    workload = plan.workload
+    corpus = open_corpus(path, vocab_size=plan.model.vocab_size, dtype=dtype)
     needed = workload.tokens + 1
     if corpus.num_tokens < needed:
         raise DataError(
@@ -105,7 +71,7 @@ def open_data(path: Path | None, plan: Plan, *, seed: int, dtype: TokenType | No
     return Windows(corpus, workload.seq_len, seed)
 
 
-def read_batch(data: Dataset, first: int, *, global_batch: int, rank: int, ranks: int) -> NDArray[np.int64]:
+def read_batch(data: Windows, first: int, *, global_batch: int, rank: int, ranks: int) -> NDArray[np.int64]:
     """Return the sequences of data rank `rank` of `ranks` in the global batch that starts at sequence `first`."""
     share = global_batch // ranks
     return data.sequences(first + rank * share, share)

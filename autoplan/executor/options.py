@@ -20,7 +20,7 @@ class RunOptions:
     after a rank was lost. `timeout_seconds` is how long a rank waits for its peers before it gives up.
     """
 
-    data: Path | None = None
+    data: Path
     data_dtype: TokenType | None = None
     steps: Count = 100
     seed: NonNegative = 0

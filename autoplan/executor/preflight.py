@@ -8,7 +8,7 @@ from pathlib import Path
 
 from autoplan.errors import CheckpointError, InputError, PlanError
 from autoplan.executor.checkpoint_index import find_latest, read_info, require_same_run
-from autoplan.executor.data import Dataset, Windows, open_data
+from autoplan.executor.data import Windows, open_data
 from autoplan.executor.options import RunOptions
 from autoplan.executor.telemetry import METRICS
 from autoplan.spec.codec import from_json, to_json
@@ -41,7 +41,7 @@ def check_options(options: RunOptions) -> RunOptions:
     options = from_json(RunOptions, to_json(options), where="run options")
     return replace(
         options,
-        data=_absolute(options.data),
+        data=options.data.absolute(),
         run_dir=_absolute(options.run_dir),
         checkpoint_dir=_absolute(options.checkpoint_dir),
     )
@@ -72,15 +72,14 @@ def check_world_size(plan: Plan) -> None:
         raise PlanError(f"the plan has {ranks} ranks, torchrun started {started}", where="WORLD_SIZE")
 
 
-def check_data(plan: Plan, options: RunOptions) -> Dataset:
+def check_data(plan: Plan, options: RunOptions) -> Windows:
     """Open the data; raises DataError when it cannot be read, is too short, or holds ids outside the vocabulary."""
     data = open_data(options.data, plan, seed=options.seed, dtype=options.data_dtype)
-    if isinstance(data, Windows):
-        data.corpus.scan()
+    data.corpus.scan()
     return data
 
 
-def check_checkpoint(plan: Plan, options: RunOptions, data: Dataset) -> None:
+def check_checkpoint(plan: Plan, options: RunOptions, data: Windows) -> None:
     """Raise CheckpointError when a run that shall be resumed has no checkpoint, or one that it cannot continue."""
     if options.resume:
         assert options.checkpoint_dir is not None

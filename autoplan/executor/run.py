@@ -27,7 +27,7 @@ from autoplan.executor.checkpoint_index import (
     read_info,
     require_same_run,
 )
-from autoplan.executor.data import Dataset, open_data, read_batch
+from autoplan.executor.data import Windows, open_data, read_batch
 from autoplan.executor.memory import PeakMemory
 from autoplan.executor.options import RunOptions, RunSummary
 from autoplan.executor.preflight import choose_run_dir
@@ -53,7 +53,7 @@ class Run:
     plan: Plan
     options: RunOptions
     device: torch.device
-    data: Dataset
+    data: Windows
     fingerprint: str
     training: Training
     memory: PeakMemory
@@ -118,7 +118,7 @@ def _start(plan: Plan, options: RunOptions, *, device: torch.device, restarted: 
     return Run(plan, options, device, data, fingerprint, training, memory, log, record), position
 
 
-def _open_same_data(plan: Plan, options: RunOptions) -> tuple[Dataset, dict[str, int | str]]:
+def _open_same_data(plan: Plan, options: RunOptions) -> tuple[Windows, dict[str, int | str]]:
     data = open_data(options.data, plan, seed=options.seed, dtype=options.data_dtype)
     described = together(data.describe)
     for rank, other in enumerate(described):
