@@ -1,1 +1,1 @@
-"""The HTTP service that plans."""
+"""The service: plans over HTTP, searched in processes of their own and kept in a database."""

@@ -1,0 +1,1 @@
+"""The database: jobs, plans and profiles that outlive the process."""

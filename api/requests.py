@@ -1,0 +1,120 @@
+"""From the body of a request to a planning problem: reads what was sent, fills in what was left open."""
+
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from api import defaults
+from api.db.profiles import get_newest_profile, get_profile
+from api.wire import BareModel, EstimateRequest, OptionsIn, PlanRequest, WorkloadIn
+from autoplan import __version__
+from autoplan.errors import ConfigurationError
+from autoplan.planner import make_problem
+from autoplan.readers import parse_cluster, parse_model
+from autoplan.readers.notices import ReaderWarning
+from autoplan.spec import Cluster, Configuration, ModelSpec, Problem, Profile
+from autoplan.spec.codec import content_hash, from_jsonable, to_jsonable
+from solver.options import SearchOptions
+
+_READING = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A problem, what the service chose for it (`defaults`), and what it passed over in the model (`notices`)."""
+
+    problem: Problem
+    defaults: dict[str, Any]
+    notices: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """A problem with the options of its search.
+
+    `hash` is equal for equal requests to one version of autoplan; requests that leave other fields open are not
+    equal, since their answers state it.
+    """
+
+    asked: Asked
+    options: SearchOptions
+    hash: str
+
+
+def read_search(session: Session, body: PlanRequest | BareModel, *, longest_seconds: float) -> Search:
+    """Return the search that a body asks for; raises InputError that names the field.
+
+    A search that asks for no time limit, or for more than `longest_seconds`, gets that one.
+    """
+    request = PlanRequest(model=body.root) if isinstance(body, BareModel) else body
+    asked = _read(session, request.model, request.cluster, request.workload)
+    options = _options(request.options, longest_seconds)
+    parts = {"asked": to_jsonable(asked.problem), "defaults": asked.defaults, "options": to_jsonable(options)}
+    return Search(asked=asked, options=options, hash=content_hash({**parts, "version": __version__}))
+
+
+def read_estimate(session: Session, body: EstimateRequest) -> tuple[Asked, Configuration]:
+    """Return the problem and the configuration that a body asks about; raises InputError that names the field."""
+    asked = _read(session, body.model, body.cluster, body.workload)
+    configuration = from_jsonable(Configuration, body.configuration, where="configuration", error=ConfigurationError)
+    return asked, configuration
+
+
+def _read(session: Session, model: Any, cluster: Any, workload: WorkloadIn) -> Asked:
+    with _notices() as notices:
+        spec = parse_model(model, where="model")
+        chosen: dict[str, Any] = {}
+        described, profile = _cluster(session, cluster, chosen)
+        sizes = _workload(workload, spec, described, chosen)
+        problem = make_problem(spec, cluster=described, profile=profile, **sizes)
+    return Asked(problem=problem, defaults=chosen, notices=tuple(notices))
+
+
+def _cluster(session: Session, given: Any, chosen: dict[str, Any]) -> tuple[Cluster, Profile | None]:
+    if given is None:
+        newest = get_newest_profile(session)
+        chosen["cluster"] = defaults.machine() if newest is None else newest[0]
+        if newest is not None:
+            return newest[1].cluster, newest[1]
+        given = chosen["cluster"]
+    profile = get_profile(session, given) if isinstance(given, str) else None
+    return (parse_cluster(given, where="cluster"), None) if profile is None else (profile.cluster, profile)
+
+
+def _workload(given: WorkloadIn, model: ModelSpec, cluster: Cluster, chosen: dict[str, Any]) -> dict[str, Any]:
+    asked = given.model_dump(exclude_none=True)
+    fallback = {
+        "global_batch": defaults.global_batch(cluster),
+        "seq_len": defaults.seq_len(model, cluster),
+        "optimizer": "adamw",
+        "precision": defaults.precision(cluster),
+    }
+    left_open = {name: value for name, value in fallback.items() if name not in asked}
+    if left_open:
+        chosen["workload"] = left_open
+    return asked | left_open
+
+
+def _options(given: OptionsIn, longest_seconds: float) -> SearchOptions:
+    return SearchOptions(
+        fix=given.fix,
+        forbid=tuple(given.forbid),
+        top=given.top,
+        time_limit_seconds=min(given.time_limit_seconds or longest_seconds, longest_seconds),
+        runnable_only=given.runnable_only,
+    )
+
+
+@contextmanager
+def _notices() -> Iterator[list[str]]:
+    """Collect the readers' warnings, one reader at a time: Python keeps its warning filters per process."""
+    notices: list[str] = []
+    with _READING, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ReaderWarning)
+        yield notices
+        notices += [str(item.message) for item in caught if issubclass(item.category, ReaderWarning)]

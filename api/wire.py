@@ -1,0 +1,210 @@
+"""What clients send and get: types of the HTTP face, apart from the rows of the database.
+
+A plan, an estimate and a profile have their own published JSON forms (`autoplan.spec`) and are sent as they are.
+"""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, RootModel, Tag, TypeAdapter, WithJsonSchema
+
+from api.db.rows import JobState
+from api.problems import Problem
+from autoplan.spec import Configuration, OptimizerKind, PrecisionKind
+
+Whole = Annotated[int, Field(ge=1, le=2**40)]
+_TEXT_OR_OBJECT = {"anyOf": [{"type": "string"}, {"type": "object"}]}
+
+ModelArgument = Annotated[
+    Any,
+    WithJsonSchema(_TEXT_OR_OBJECT),
+    Field(description="A preset name, a Hugging Face config.json object, or an autoplan model object."),
+]
+ClusterArgument = Annotated[
+    Any,
+    WithJsonSchema(_TEXT_OR_OBJECT),
+    Field(
+        description="DEVICE:NODESxPER_NODE[+...], a cluster object, or the id of a stored profile. "
+        "By default the newest profile's cluster, else the service's own machine."
+    ),
+]
+
+PinValue = Annotated[Any, WithJsonSchema({"type": ["integer", "string", "boolean"]})]
+
+
+class _Given(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class WorkloadIn(_Given):
+    """The workload; what is left out gets a default, which the answer states."""
+
+    global_batch: Whole | None = Field(default=None, description="Sequences per optimizer step.")
+    seq_len: Whole | None = Field(default=None, description="Tokens per sequence.")
+    optimizer: OptimizerKind | None = None
+    precision: PrecisionKind | None = None
+
+
+class OptionsIn(_Given):
+    """The limits of a search."""
+
+    fix: dict[str, PinValue] = Field(default={}, description="Pinned fields of the configuration.")
+    forbid: list[str] = Field(default=[], max_length=64, description="Regions to leave out, such as 'cp>1'.")
+    top: int = Field(default=3, ge=0, le=100, description="How many runners-up to list.")
+    time_limit_seconds: float | None = Field(
+        default=None, gt=0, allow_inf_nan=False, description="When to stop with the best plan so far."
+    )
+    runnable_only: bool = Field(default=False, description="Leave out what `autoplan run` cannot run here.")
+
+
+class PlanRequest(_Given):
+    """A planning request; only the model is required."""
+
+    model: ModelArgument
+    cluster: ClusterArgument = None
+    workload: WorkloadIn = WorkloadIn()
+    options: OptionsIn = OptionsIn()
+
+
+class BareModel(RootModel[dict[str, Any]]):
+    """A model alone: a Hugging Face config.json object or an autoplan model object."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+def _form(body: Any) -> str:
+    return "plan-request" if isinstance(body, dict) and "model" in body else "bare-model"
+
+
+PlanBody = Annotated[
+    Annotated[PlanRequest, Tag("plan-request")] | Annotated[BareModel, Tag("bare-model")],
+    Discriminator(_form),
+]
+"""A body with the key `model` is a request, any other a model."""
+
+
+class EstimateRequest(_Given):
+    """One configuration whose cost is asked for."""
+
+    model: ModelArgument
+    cluster: ClusterArgument = None
+    workload: WorkloadIn = WorkloadIn()
+    configuration: Annotated[dict[str, Any], WithJsonSchema(TypeAdapter(Configuration).json_schema())] = Field(
+        description="The degrees and choices; what is left out is 1, false or none."
+    )
+
+
+class ProgressOut(BaseModel):
+    """How far a search is. Times are those of a training step; `gap` is (incumbent - bound) / incumbent."""
+
+    phase: str
+    incumbent_seconds: float | None
+    bound_seconds: float | None
+    gap: float | None
+    explored: int
+    pruned: int
+
+
+class JobOut(BaseModel):
+    """One search. `defaults` are the values that the request left to the service, `notices` what it passed over."""
+
+    id: str
+    state: JobState
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    defaults: dict[str, Any]
+    notices: list[str]
+    progress: ProgressOut | None
+    plan_id: str | None
+    problem: Problem | None
+    links: dict[Literal["self", "plan"], str]
+
+
+class PlanItem(BaseModel):
+    """What the list shows of a plan."""
+
+    id: str
+    created_at: datetime
+    model: str
+    cluster: str
+    step_seconds: float
+    runnable: bool
+    links: dict[Literal["self"], str]
+
+
+class PlanList(BaseModel):
+    """Plans, newest first; `next` is where the older ones are."""
+
+    plans: list[PlanItem]
+    next: str | None
+
+
+class ProfileItem(BaseModel):
+    """What the list shows of a profile; its `id` can be given as a cluster."""
+
+    id: str
+    created_at: datetime
+    cluster: str
+    num_devices: int
+    measured_at: str
+    links: dict[Literal["self"], str]
+
+
+class ProfileList(BaseModel):
+    """Profiles, newest first; `next` is where the older ones are."""
+
+    profiles: list[ProfileItem]
+    next: str | None
+
+
+class ModelItem(BaseModel):
+    """A preset that can be given as a model."""
+
+    name: str
+    family: str
+    num_parameters: int
+    num_layers: int
+    hidden_size: int
+    vocab_size: int
+    max_positions: int
+
+
+class ModelList(BaseModel):
+    """Model presets."""
+
+    models: list[ModelItem]
+
+
+class DeviceItem(BaseModel):
+    """A device that a cluster shorthand can name."""
+
+    slug: str
+    kind: Literal["cuda", "cpu"]
+    memory_bytes: int
+    peak_flops: dict[str, float]
+    devices_per_node: int
+
+
+class ClusterItem(BaseModel):
+    """A preset that can be given as a cluster."""
+
+    name: str
+    num_nodes: int
+    num_devices: int
+    devices: list[str]
+
+
+class ClusterList(BaseModel):
+    """Cluster presets, the devices of the shorthand, and what a request without a cluster is planned for."""
+
+    clusters: list[ClusterItem]
+    devices: list[DeviceItem]
+    default: str
+
+
+class Health(BaseModel):
+    """The service answers."""
+
+    status: Literal["ok"]
+    version: str
