@@ -1,0 +1,79 @@
+"""`autoplan diff`: what differs between two plans, and what the difference costs."""
+
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from autoplan.cli.options import JsonOption
+from autoplan.cli.output import console, print_json
+
+if TYPE_CHECKING:
+    from autoplan.spec import Plan
+
+EXAMPLE = "autoplan diff a.json b.json"
+
+
+def command(
+    first: Annotated[Path, typer.Argument(metavar="A", help="A plan file.", show_default=False)],
+    second: Annotated[Path, typer.Argument(metavar="B", help="Another plan file.", show_default=False)],
+    *,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare two plans: inputs, configuration, stages, predicted time and memory."""
+    from autoplan.readers import load_plan
+
+    difference = compare(load_plan(first), load_plan(second))
+    if as_json:
+        print_json(difference)
+    else:
+        _render(difference)
+
+
+def compare(a: "Plan", b: "Plan") -> dict[str, Any]:
+    """Return what differs as pairs [a's, b's].
+
+    ``inputs`` and ``configuration`` hold the fields that differ; ``layers_per_stage``, ``step_seconds`` (the
+    total and every term of the breakdown) and ``peak_memory_bytes`` are always there.
+    """
+    terms = {**a.estimate.breakdown, **b.estimate.breakdown}
+    return {
+        "ids": [a.id, b.id],
+        "inputs": _differing(a.inputs, b.inputs),
+        "configuration": _differing(a.configuration, b.configuration),
+        "layers_per_stage": [_layers_per_stage(a), _layers_per_stage(b)],
+        "step_seconds": {
+            "total": [a.estimate.step_seconds, b.estimate.step_seconds],
+            **{term: [plan.estimate.breakdown.get(term, 0.0) for plan in (a, b)] for term in terms},
+        },
+        "peak_memory_bytes": [a.estimate.peak_memory_bytes, b.estimate.peak_memory_bytes],
+    }
+
+
+def _differing(a: Any, b: Any) -> dict[str, list[Any]]:
+    pairs = {field.name: [getattr(a, field.name), getattr(b, field.name)] for field in fields(a)}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def _layers_per_stage(plan: "Plan") -> list[int]:
+    return [sum(chunk.num_layers for chunk in stage.chunks) for stage in plan.stages]
+
+
+def _render(difference: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    from autoplan.units import format_bytes, format_seconds
+
+    table = Table("", "A", "B", box=None, padding=(0, 2, 0, 0))
+    table.add_row("plan", *(plan_id[:12] for plan_id in difference["ids"]))
+    for name, (a, b) in difference["inputs"].items():
+        table.add_row(f"{name} (hash)", str(a)[:12], str(b)[:12])
+    for name, (a, b) in difference["configuration"].items():
+        table.add_row(name, str(a), str(b))
+    table.add_row("layers per stage", *(" ".join(map(str, layers)) for layers in difference["layers_per_stage"]))
+    for term, (a, b) in difference["step_seconds"].items():
+        if a or b:
+            table.add_row(f"step, {term}", format_seconds(a), format_seconds(b))
+    table.add_row("peak memory", *map(format_bytes, difference["peak_memory_bytes"]))
+    console().print(table)

@@ -1,0 +1,39 @@
+"""Arguments and options that several verbs share, each written once."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from autoplan.spec import OptimizerKind, PrecisionKind
+
+ModelArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL",
+        help="A Hugging Face config.json or its folder, an autoplan model file, or a preset name.",
+        show_default=False,
+    ),
+]
+PlanArgument = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan file.", show_default=False)]
+ClusterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="CLUSTER",
+        help="A cluster file, or DEVICE:NODESxPER_NODE such as h100-80g-sxm:2x8. Default: the profile's.",
+        show_default=False,
+    ),
+]
+ProfileOption = Annotated[
+    Path | None,
+    typer.Option("--profile", metavar="FILE", help="A profile of the cluster's devices.", show_default=False),
+]
+GlobalBatchOption = Annotated[int, typer.Option("--global-batch", min=1, help="Sequences per optimizer step.")]
+SeqLenOption = Annotated[int, typer.Option("--seq-len", min=1, help="Tokens per sequence.")]
+OptimizerOption = Annotated[OptimizerKind, typer.Option("--optimizer", help="The optimizer.")]
+PrecisionOption = Annotated[PrecisionKind, typer.Option("--precision", help="Element type of the matrix products.")]
+OutOption = Annotated[
+    Path | None, typer.Option("--out", metavar="FILE", help="Also write the result here.", show_default=False)
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]

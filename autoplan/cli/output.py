@@ -1,0 +1,69 @@
+"""Where output goes: results on stdout, words about progress on stderr, files by rename."""
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+
+
+def print_json(data: Any) -> None:
+    """Write the one JSON object of a `--json` answer to stdout."""
+    typer.echo(json.dumps(data, indent=2, allow_nan=False))
+
+
+def say(line: str) -> None:
+    """Write one line for people to stderr."""
+    typer.echo(f"autoplan: {line}", err=True)
+
+
+def console() -> "Console":
+    """Return the console for a person's answer, on stdout."""
+    from rich.console import Console
+
+    return Console(highlight=False)
+
+
+@contextmanager
+def progress_bar() -> Iterator["Progress"]:
+    """Show a progress bar on stderr while the block runs; nothing is drawn where stderr is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
+    errors = Console(stderr=True)
+    with Progress(*columns, console=errors, disable=not errors.is_terminal, transient=True) as progress:
+        yield progress
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write `text` to `path` under a temporary name and rename it, so that no reader sees half a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(text)
+        Path(temporary).chmod(0o666 & ~_umask())
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,75 @@
+"""`autoplan validate`: replay published runs and score the predictions."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from autoplan.cli.options import JsonOption
+from autoplan.cli.output import console, progress_bar, say, write_text
+
+if TYPE_CHECKING:
+    from costmodels.validation import Summary
+
+EXAMPLE = "autoplan validate --out rows.csv"
+
+
+def command(
+    points: Annotated[
+        Path | None,
+        typer.Argument(metavar="POINTS", help="A CSV file of measured runs. Default: the one in the package."),
+    ] = None,
+    *,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="A CSV file with one line a run.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Predict published runs and print the errors by source; a run that cannot be modelled is counted."""
+    from autoplan.readers.points import read_points
+    from autoplan.spec.codec import to_json
+    from costmodels.validation import table_csv, validate
+
+    read = read_points(points)
+    with progress_bar() as progress:
+        task = progress.add_task("runs", total=len(read))
+        report = validate(read, on_progress=lambda done, _: progress.update(task, completed=done))
+    if out is not None:
+        write_text(out, table_csv(report.table))
+        say(f"{len(report.table)} rows written to {out}")
+    if as_json:
+        typer.echo(to_json(report.summary))
+    else:
+        _render(report.summary)
+
+
+def _render(summary: "Summary") -> None:
+    from rich.table import Table
+
+    out = console()
+    table = Table("source", "runs", "predicted", "timed", "MAPE", "median", "90th", box=None, padding=(0, 2, 0, 0))
+    for source, score in summary.by_source.items():
+        errors = (score.mape, score.median_ape, score.p90_ape)
+        counts = (score.rows, score.scored, score.step_time_rows)
+        table.add_row(source, *map(str, counts), *map(_percent, errors))
+    step = summary.step_time
+    table.add_row(
+        "all", str(summary.rows), str(summary.scored), "", *map(_percent, (step.mape, step.median_ape, step.p90_ape))
+    )
+    out.print(table)
+    ranking, memory, feasibility = summary.ranking, summary.memory, summary.feasibility
+    out.print(
+        f"ranking over {ranking.groups} groups: Spearman {_number(ranking.mean_spearman)}, "
+        f"regret of the predicted best {_percent(ranking.mean_top1_regret)}"
+    )
+    out.print(f"peak memory over {memory.rows} runs: MAPE {_percent(memory.mape)}")
+    out.print(
+        f"fits or not over {feasibility.rows} runs: {_percent(feasibility.accuracy)} right, out of memory found "
+        f"{_percent(feasibility.oom_recall)}, fitting found {_percent(feasibility.ok_recall)}"
+    )
+
+
+def _percent(fraction: float | None) -> str:
+    return "none" if fraction is None else f"{fraction:.1%}"
+
+
+def _number(number: float | None) -> str:
+    return "none" if number is None else f"{number:.3f}"
