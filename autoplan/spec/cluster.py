@@ -3,7 +3,7 @@
 from typing import Literal
 
 from autoplan.errors import ClusterError
-from autoplan.spec.value import Count, Name, NonNegative, NonNegativeFloat, Positive, value
+from autoplan.spec.value import Count, Name, NonNegative, NonNegativeFloat, Positive, Size, value
 
 
 @value
@@ -45,8 +45,8 @@ class NodeGroup:
     """Nodes that are alike; `inter_node` is one device's share of its node's network."""
 
     device: Device
-    num_nodes: Count
-    devices_per_node: Count
+    num_nodes: Size
+    devices_per_node: Size
     intra_node: Link
     inter_node: Link
 

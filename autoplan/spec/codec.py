@@ -41,6 +41,8 @@ def from_jsonable(cls: type[T], data: Any, *, where: str, error: type[InputError
         text = json.dumps(data, allow_nan=False)
     except (TypeError, ValueError) as problem:
         raise error(f"not a JSON value: {problem}", where=where) from None
+    except RecursionError:
+        raise error("not a JSON value: nested too deeply", where=where) from None
     return from_json(cls, text, where=where, error=error)
 
 

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from autoplan.spec.value import Count, value
+from autoplan.spec.value import Size, value
 
 Schedule = Literal["gpipe", "1f1b"]
 Recompute = Literal["none", "selective", "full"]
@@ -18,18 +18,18 @@ class Configuration:
     backward, and reduces after every micro-batch.
     """
 
-    dp_replicate: Count = 1
-    dp_shard: Count = 1
-    cp: Count = 1
-    tp: Count = 1
-    pp: Count = 1
-    ep: Count = 1
-    etp: Count = 1
+    dp_replicate: Size = 1
+    dp_shard: Size = 1
+    cp: Size = 1
+    tp: Size = 1
+    pp: Size = 1
+    ep: Size = 1
+    etp: Size = 1
     sequence_parallel: bool = False
     zero_stage: Literal[0, 1, 2, 3] = 0
-    micro_batch: Count = 1
+    micro_batch: Size = 1
     schedule: Schedule = "1f1b"
-    virtual_stages: Count = 1
+    virtual_stages: Size = 1
     recompute: Recompute = "none"
 
     @property

@@ -8,7 +8,7 @@ known to be symmetric.
 from typing import Literal
 
 from autoplan.errors import ModelError
-from autoplan.spec.value import Count, Name, NonNegative, Positive, value
+from autoplan.spec.value import Name, NonNegative, Positive, Size, value
 
 Activation = Literal["silu", "gelu", "gelu_tanh", "relu"]
 
@@ -44,13 +44,13 @@ class Attention:
     """Grouped-query attention; `sliding_window` counts the positions that a token sees, itself included."""
 
     kind: Literal["attention"] = "attention"
-    num_heads: Count
-    num_kv_heads: Count
-    head_dim: Count
+    num_heads: Size
+    num_kv_heads: Size
+    head_dim: Size
     qkv_bias: bool = False
     output_bias: bool = False
     qk_norm: bool = False
-    sliding_window: Count | None = None
+    sliding_window: Size | None = None
 
     def __post_init__(self) -> None:
         if self.num_heads % self.num_kv_heads:
@@ -62,7 +62,7 @@ class Mlp:
     """A dense feed-forward of `width`; gated means down(act(gate(x))·up(x)), else down(act(up(x)))."""
 
     kind: Literal["mlp"] = "mlp"
-    width: Count
+    width: Size
     gated: bool
     activation: Activation
     bias: bool = False
@@ -83,9 +83,9 @@ class ModelSpec:
     schema: Literal["autoplan.model/1"] = "autoplan.model/1"
     name: Name
     family: Name
-    vocab_size: Count
-    hidden_size: Count
-    max_positions: Count
+    vocab_size: Size
+    hidden_size: Size
+    max_positions: Size
     positions: Literal["rope", "learned"]
     rope: Rope | None = None
     norm: Norm

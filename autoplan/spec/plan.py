@@ -3,6 +3,8 @@
 `id` is the SHA-256 of the canonical JSON of the plan without `id`, `search` and `alternatives`.
 """
 
+from collections.abc import Iterator
+from itertools import accumulate
 from typing import Any, Literal
 
 from autoplan.errors import PlanError
@@ -180,6 +182,29 @@ class Plan:
     estimate: Estimate
     search: Search | None = None
     alternatives: tuple[Alternative, ...] = ()
+
+    def __post_init__(self) -> None:
+        for field, stated, meant in _statements(self):
+            if stated != meant:
+                raise PlanError(f"{field} is {stated}, the rest of the plan says {meant}")
+
+
+def _statements(plan: Plan) -> Iterator[tuple[str, Any, Any]]:
+    """Yield what the plan says twice: the field, its value, and what the other fields make of it."""
+    c = plan.configuration
+    degrees = {"pp": c.pp, "dp_replicate": c.dp_replicate, "dp_shard": c.dp_shard, "cp": c.cp, "tp": c.tp}
+    yield "mesh.axes", sorted(plan.mesh.axes), sorted(degrees)
+    yield "mesh.sizes", plan.mesh.sizes, tuple(degrees[axis] for axis in plan.mesh.axes)
+    yield "number of layers", len(plan.layers), plan.model.num_layers
+    yield "number of stages", len(plan.stages), c.pp
+    chunks = sorted((chunk.first_layer, chunk.num_layers) for stage in plan.stages for chunk in stage.chunks)
+    ends = list(accumulate(count for _, count in chunks))
+    yield "first layers of the stages", [first for first, _ in chunks], [0, *ends][: len(chunks)]
+    yield "number of layers in the stages", sum(count for _, count in chunks), plan.model.num_layers
+    yield "schedule.name", plan.schedule.name, c.schedule
+    yield "schedule.micro_batch", plan.schedule.micro_batch, c.micro_batch
+    yield "sharding.ranks", plan.sharding.ranks, c.dp_shard
+    yield "sharding.zero_stage", plan.sharding.zero_stage, c.zero_stage
 
 
 def plan_id(data: dict[str, Any]) -> str:

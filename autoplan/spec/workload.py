@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from autoplan.spec.value import Count, value
+from autoplan.spec.value import Size, value
 
 OptimizerKind = Literal["adamw", "adamw8bit", "muon", "lamb", "sgd"]
 PrecisionKind = Literal["bf16", "fp16", "fp32", "fp8", "mxfp8"]
@@ -12,8 +12,8 @@ PrecisionKind = Literal["bf16", "fp16", "fp32", "fp8", "mxfp8"]
 class Workload:
     """One optimizer step: `global_batch` sequences of `seq_len` tokens."""
 
-    global_batch: Count
-    seq_len: Count
+    global_batch: Size
+    seq_len: Size
     optimizer: OptimizerKind = "adamw"
     precision: PrecisionKind = "bf16"
 
