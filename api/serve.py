@@ -4,7 +4,7 @@ import errno
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -22,10 +22,11 @@ GRACEFUL_SECONDS = 10
 log = structlog.get_logger("api.serve")
 
 
-def serve(settings: Settings) -> None:
+def serve(settings: Settings, *, on_listening: Callable[[str], None] = lambda _url: None) -> None:
     """Answer requests until SIGINT or SIGTERM; leaves no process behind.
 
-    Raises InputError when the address or the database cannot be used.
+    `on_listening` is told the service's URL as soon as it answers there. Raises InputError when the address or
+    the database cannot be used.
     """
     configure_logs()
     with _listen(settings) as listener:
@@ -38,7 +39,7 @@ def serve(settings: Settings) -> None:
             server_header=False,
             timeout_graceful_shutdown=GRACEFUL_SECONDS,
         )
-        server = _Server(config, app.state.jobs, url=_url(settings.host, listener))
+        server = _Server(config, app.state.jobs, url=_url(settings.host, listener), on_listening=on_listening)
         with _quiet_exit():
             server.run(sockets=[listener])
     if not server.started:
@@ -48,16 +49,18 @@ def serve(settings: Settings) -> None:
 class _Server(uvicorn.Server):
     """Ends searches first: whoever waits for one gets its answer before connections are closed."""
 
-    def __init__(self, config: uvicorn.Config, jobs: Jobs, *, url: str) -> None:
+    def __init__(self, config: uvicorn.Config, jobs: Jobs, *, url: str, on_listening: Callable[[str], None]) -> None:
         super().__init__(config)
         self._jobs = jobs
         self._url = url
+        self._on_listening = on_listening
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, and say where."""
         await super().startup(sockets)
         if self.started:
             log.info("listening", url=self._url)
+            self._on_listening(self._url)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop the searches, then the server."""

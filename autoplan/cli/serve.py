@@ -1,5 +1,6 @@
 """`autoplan serve`: the planning service."""
 
+import json
 from typing import Annotated
 
 import typer
@@ -18,7 +19,7 @@ def command(
         typer.Option("--database", metavar="URL", help="SQLAlchemy URL. Default: SQLite in the user's data folder."),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object on stdout: the URL, once it answers.")
+        bool, typer.Option("--json", help="One JSON object on stdout: the URL, in a line, once it answers.")
     ] = False,
 ) -> None:
     """Serve plans over HTTP until Ctrl-C or SIGTERM.
@@ -30,4 +31,7 @@ def command(
 
     given = {"host": host, "port": port, "database_url": database}
     settings = read_settings(**{name: setting for name, setting in given.items() if setting is not None})
-    serve(settings)
+    if as_json:
+        serve(settings, on_listening=lambda url: typer.echo(json.dumps({"url": url})))
+    else:
+        serve(settings)
