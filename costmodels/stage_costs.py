@@ -43,7 +43,7 @@ class StageCosts:
     @property
     def num_blocks(self) -> int:
         """Block kinds; their columns are 0 up to this, then embedding, head and stage."""
-        return self.static_bytes.shape[1] - 3
+        return int(self.static_bytes.shape[1]) - 3
 
     @property
     def embedding(self) -> int:

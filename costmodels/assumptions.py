@@ -1,0 +1,40 @@
+"""What an estimate takes for granted, and what it leaves out, in sentences for people."""
+
+from autoplan.spec import Problem
+from costmodels.activations import is_masked
+from costmodels.batch import Batch
+from costmodels.compute import ATTENTION_SHARE
+from costmodels.matmul import PEAK_SHARE, MeasuredMatmul
+from costmodels.unit_seconds import Resolved
+
+NOT_MODELLED = (
+    "data loading, checkpoints, telemetry and jitter between ranks",
+    "fragmentation of the memory allocator and the buffers of the communication library beyond runtime",
+    "copies around FSDP's gathers and reductions",
+    "the first steps, in which kernels and groups are set up",
+    "congestion between groups that share a network, and topology beyond node and network",
+)
+
+
+def find_assumptions(problem: Problem, batch: Batch, resolved: Resolved, errors: dict[str, float]) -> tuple[str, ...]:
+    """Return what the estimate of a batch of one configuration assumes."""
+    hardware, ratios = resolved.hardware, resolved.ratios
+    said = list(hardware.assumptions)
+    if not isinstance(resolved.operations.matmul, MeasuredMatmul):
+        share = PEAK_SHARE[hardware.kind]
+        said.append(f"large matrix products reach {share:.0%} of the peak, attention {ATTENTION_SHARE:.0%}")
+    if ratios.known.all():
+        said.append("embedding, head and loss are counted by operation: only layers are measured whole")
+        if not ratios.exact.all():
+            said.append("layers of this size were not measured: their ratio to counted operations is carried over")
+    if any(is_masked(block, problem.workload.seq_len) for block in problem.model.blocks):
+        said.append("a sliding window is a dense mask: attention computes all pairs")
+    if problem.workload.optimizer == "muon":
+        said.append("muon: Newton-Schulz iterations take no time, and every tensor has one fp32 moment")
+    if "fp8" in problem.workload.precision:
+        said.append("fp8: casts and scales take no time; activations are kept in 16 bits")
+    if batch.pp[0] > 1:
+        said.append("pipelined stages reduce gradients after their last backward, all of it exposed")
+    low, high = min(errors.values()), max(errors.values())
+    said.append(f"the range of the step time adds up relative errors of {low:.0%} to {high:.0%} by term")
+    return tuple(said)

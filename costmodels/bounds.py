@@ -1,0 +1,78 @@
+"""Lower bounds on step time and peak memory that hold for any stage cuts.
+
+Let T_s be forward plus backward of stage s, W = Σ T_s the same of the whole model, m micro-batches, p stages.
+
+gpipe: the makespan is at least Σ T_s + (m−1)·max T_s, and max T_s ≥ max(W/p, every unit's time).
+
+1f1b, m ≥ p: stage s starts after Σ_{i<s} of the forwards and ends Σ_{i<s} of the backwards before the end; in
+between it waits for its first backward at least Σ_{i>s} T_i after its first forward, and for its last backward as
+long after its last forward, with m − (p−s) full turns between. So for every s
+
+    makespan ≥ Σ_{i<s} T_i + (m−p+s+1)·T_s + 2·Σ_{i>s} T_i.
+
+For m > p these p inequalities have non-negative weights under which every T_s gets the same coefficient, so
+that makespan ≥ (m+p−1)/p·W whatever the cuts. For m ≤ p only: makespan ≥ Σ_{i<s} T_i + m·T_s for every s,
+which is least when all p are equal: W/(1 − (1 − 1/m)^p). In both schedules the last stage gives
+W + (m−1)·T_head, and any stage at least m times its largest unit.
+
+Memory: for any weights λ_s ≥ 0 with Σ λ_s = 1 the peak is at least Σ_s λ_s·bytes_s ≥ Σ_u count_u·min_s λ_s·bytes_us;
+λ_s is taken inversely to what the whole model would hold with the in-flight count of stage s.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from autoplan.spec import ModelSpec
+from costmodels.batch import Batch, Floats
+from costmodels.stage_costs import StageCosts
+
+ROUNDING = 1 - 1e-9
+"""Bounds and costs are sums in different orders."""
+
+
+def count_model(model: ModelSpec) -> Floats:
+    """Return how many units of each kind the whole model has, without the stages: shape (u − 1,)."""
+    blocks = np.bincount(model.layer_blocks, minlength=len(model.blocks))
+    return np.concatenate([blocks, [1, 1]]).astype(np.float64)
+
+
+def bound_seconds(model: ModelSpec, batch: Batch, costs: StageCosts) -> Floats:
+    """Return a lower bound (n,) on the step time."""
+    counts = count_model(model)
+    turn = costs.forward_seconds + costs.backward_seconds
+    p, m, per_stage = batch.pp, costs.num_microbatches, turn[:, costs.stage]
+    blocked = 2 * (p - 1) * costs.send_seconds
+    work = turn[:, :-1] @ counts + p * per_stage + (blocked if costs.send_blocks else 0.0)
+    heaviest = (turn[:, :-1] * (counts > 0)).max(axis=1) + per_stage
+    head = turn[:, costs.head] + per_stage
+    gpipe = batch.schedule == "gpipe"
+    travel = 0.0 if costs.send_blocks else blocked
+    with np.errstate(divide="ignore"):
+        short = work / (1 - (1 - 1 / m) ** p)
+    equal = np.where(gpipe | (m > p), work * (m + p - 1) / p + travel, short)
+    heavy = np.where(gpipe, work + (m - 1) * heaviest + travel, m * heaviest)
+    makespan = np.maximum(np.maximum(equal, heavy), work + (m - 1) * head + travel)
+    makespan = np.where(p == 1, m * work, makespan)
+    first = costs.reduce_seconds[:, costs.embedding] + costs.reduce_seconds[:, costs.stage]
+    first = np.where(p == 1, costs.reduce_seconds[:, :-1] @ counts + costs.reduce_seconds[:, costs.stage], first)
+    optimizer = costs.optimizer_seconds[:, :-1] @ counts / p
+    return (makespan + first + optimizer) * ROUNDING
+
+
+def bound_bytes(model: ModelSpec, costs: StageCosts) -> Floats:
+    """Return a lower bound (n,) on the bytes of the heaviest stage."""
+    counts = count_model(model)
+    exists = costs.in_flight > 0
+    held = costs.static_bytes[:, None, :] + costs.in_flight[..., None] * costs.in_flight_bytes[:, None, :]
+    whole = held[..., :-1] @ counts + held[..., costs.stage]
+    weight = np.where(exists, 1 / np.maximum(whole, 1.0), 0.0)
+    weight /= weight.sum(axis=1, keepdims=True)
+    weighted: Any = weight[..., None] * held
+    blocks = np.where(exists[..., None], weighted, np.inf)[..., : costs.num_blocks].min(axis=1)
+    last = (costs.in_flight > 0).sum(axis=1) - 1
+    rows = np.arange(len(last))
+    ends = weighted[:, 0, costs.embedding] + weighted[rows, last, costs.head]
+    bound = blocks @ counts[: costs.num_blocks] + ends + weighted[..., costs.stage].sum(axis=1)
+    result: Floats = bound * ROUNDING
+    return result

@@ -1,0 +1,249 @@
+"""The cost model: what configurations cost, in seconds by term and bytes by term; everything else adds up to this.
+
+A step is m micro-batches through the pipeline, then on every stage what is left of the data-parallel reduction,
+then the optimizer, which waits for the slowest stage because gradients are clipped by their global norm:
+
+    step = max_s(finish_s + reduce_s) + max_s(optimizer_s)
+
+`evaluate`, `lower_bounds` and `stage_costs` take a problem and a `Batch` of n configurations; `estimate` and
+`timeline` one configuration. Configurations are taken to be valid by `autoplan.spec.rules`.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from autoplan.errors import ConfigurationError
+from autoplan.spec import Configuration, Estimate, Problem, StageMemory
+from autoplan.spec.rules import require_valid
+from costmodels.assumptions import NOT_MODELLED, find_assumptions
+from costmodels.batch import Batch, Bools, Floats, even_cuts
+from costmodels.bounds import bound_bytes, bound_seconds
+from costmodels.flops import model_flops
+from costmodels.hardware import resolve_hardware
+from costmodels.memory import HeldBytes, held_bytes, num_microbatches
+from costmodels.pipeline import Event, finish_seconds, in_flight, simulate
+from costmodels.stage_costs import StageCosts, count_units, sum_units
+from costmodels.uncertainty import find_sources, relative_errors
+from costmodels.unit_seconds import Resolved, UnitSeconds, resolve, unit_seconds
+
+__all__ = [
+    "Evaluation",
+    "StageCosts",
+    "estimate",
+    "evaluate",
+    "lower_bounds",
+    "memory_limit",
+    "stage_costs",
+    "timeline",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """What n configurations cost.
+
+    `terms` (each (n,)) add up to `step_seconds` (n,); `memory_bytes` (n, max_pp) is 0 past pp, and
+    `peak_memory_bytes` (n,) its largest. `fits` (n,) compares that with `memory_limit_bytes`.
+    """
+
+    step_seconds: Floats
+    terms: dict[str, Floats]
+    memory_bytes: Floats
+    peak_memory_bytes: Floats
+    memory_limit_bytes: int
+    fits: Bools
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Costs:
+    """The cost of every unit, before stage cuts matter."""
+
+    resolved: Resolved
+    seconds: UnitSeconds
+    held: dict[str, HeldBytes]
+    stage: StageCosts
+
+
+def evaluate(problem: Problem, batch: Batch) -> Evaluation:
+    """Return time by term and memory by stage of every configuration with its own cuts."""
+    return _evaluate(problem, batch, _unit_costs(problem, batch))
+
+
+def stage_costs(problem: Problem, batch: Batch) -> StageCosts:
+    """Return what a stage costs as a sum over its units, whatever the cuts."""
+    return _unit_costs(problem, batch).stage
+
+
+def lower_bounds(problem: Problem, batch: Batch) -> tuple[Floats, Floats]:
+    """Return seconds (n,) and peak bytes (n,) that no stage cuts can beat."""
+    costs = stage_costs(problem, batch)
+    return bound_seconds(problem.model, batch, costs), bound_bytes(problem.model, costs)
+
+
+def memory_limit(problem: Problem) -> int:
+    """Return the bytes of the smallest device, as the profile measured it where there is one."""
+    return resolve_hardware(problem).memory_limit_bytes
+
+
+def estimate(problem: Problem, configuration: Configuration, cuts: tuple[int, ...] | None = None) -> Estimate:
+    """Return one configuration's step in full; `cuts` are its pp + 1 layer boundaries, even ones when None.
+
+    Raises ConfigurationError when the configuration is not valid or the cuts do not fit it.
+    """
+    require_valid(problem, configuration)
+    batch = _batch_of_one(problem, configuration, cuts)
+    costs = _unit_costs(problem, batch)
+    result = _evaluate(problem, batch, costs)
+    breakdown = {name: float(seconds[0]) for name, seconds in result.terms.items()}
+    step = float(result.step_seconds[0])
+    sources = find_sources(problem, batch, costs.resolved)
+    errors = relative_errors(problem, sources)
+    spread = sum(breakdown[term] * errors[term] for term in breakdown)
+    flops = model_flops(problem.model, problem.workload)
+    hardware = costs.resolved.hardware
+    power, price = hardware.cluster_power_watts, hardware.cluster_price_per_hour
+    return Estimate(
+        step_seconds=step,
+        step_seconds_low=step - spread,
+        step_seconds_high=step + spread,
+        breakdown=breakdown,
+        memory=_stage_memory(problem, batch, costs),
+        peak_memory_bytes=round(float(result.peak_memory_bytes[0])),
+        memory_limit_bytes=result.memory_limit_bytes,
+        fits=bool(result.fits[0]),
+        model_flops=flops,
+        mfu=flops / (step * hardware.cluster_peak_flops),
+        tokens_per_second=problem.workload.tokens / step,
+        energy_joules=None if power is None else power * step,
+        cost=None if price is None else price * step / 3600,
+        sources=sources,
+        assumptions=find_assumptions(problem, batch, costs.resolved, errors),
+        not_modelled=NOT_MODELLED,
+    )
+
+
+def timeline(problem: Problem, configuration: Configuration, cuts: tuple[int, ...] | None = None) -> tuple[Event, ...]:
+    """Return the forwards and backwards of one step on every stage, in the order of their starts.
+
+    Raises ConfigurationError as `estimate` does.
+    """
+    require_valid(problem, configuration)
+    batch = _batch_of_one(problem, configuration, cuts)
+    costs = stage_costs(problem, batch)
+    counts = count_units(problem.model, batch)
+    _, events = simulate(
+        "1f1b" if configuration.pp == 1 else configuration.schedule,
+        forward=sum_units(counts, costs.forward_seconds)[0],
+        backward=sum_units(counts, costs.backward_seconds)[0],
+        num_microbatches=int(costs.num_microbatches[0]),
+        send_seconds=float(costs.send_seconds[0]),
+        send_blocks=costs.send_blocks,
+    )
+    return events
+
+
+def _unit_costs(problem: Problem, batch: Batch) -> _Costs:
+    resolved = resolve(problem, batch)
+    seconds = unit_seconds(problem, batch, resolved)
+    held = held_bytes(
+        problem,
+        batch,
+        hardware=resolved.hardware,
+        parameters=resolved.parameters,
+        activation_scale=resolved.ratios.activations[resolved.sizes],
+    )
+    m = num_microbatches(problem, batch)
+    stage = StageCosts(
+        forward_seconds=seconds.forward + seconds.tensor_forward + seconds.data_forward,
+        backward_seconds=seconds.backward + seconds.recompute + seconds.tensor_backward + seconds.data_backward,
+        reduce_seconds=seconds.reduce,
+        optimizer_seconds=seconds.optimizer,
+        static_bytes=sum((term.static for term in held.values()), np.zeros(1)),
+        in_flight_bytes=sum((term.in_flight for term in held.values()), np.zeros(1)),
+        send_seconds=seconds.send,
+        send_blocks=resolved.hardware.kind == "cpu",
+        num_microbatches=m,
+        in_flight=in_flight(batch.schedule, batch.pp, m, batch.cuts.shape[1] - 1),
+    )
+    return _Costs(resolved=resolved, seconds=seconds, held=held, stage=stage)
+
+
+def _evaluate(problem: Problem, batch: Batch, costs: _Costs) -> Evaluation:
+    stage = costs.stage
+    counts = count_units(problem.model, batch)
+    memory = sum_units(counts, stage.static_bytes) + stage.in_flight * sum_units(counts, stage.in_flight_bytes)
+    terms = _terms(batch, costs, counts)
+    peak = memory.max(axis=1)
+    limit = costs.resolved.hardware.memory_limit_bytes
+    return Evaluation(
+        step_seconds=sum(terms.values(), np.zeros(len(batch))),
+        terms=terms,
+        memory_bytes=memory,
+        peak_memory_bytes=peak,
+        memory_limit_bytes=limit,
+        fits=peak <= limit,
+    )
+
+
+def _terms(batch: Batch, costs: _Costs, counts: Floats) -> dict[str, Floats]:
+    """Split the step over what is responsible: the busiest stage's own work, and what it waits for.
+
+    What is left of the makespan beyond the busiest stage's work is the time of the sends on the way down and up the
+    pipeline, as far as it goes, and the bubble.
+    """
+    seconds, stage = costs.seconds, costs.stage
+    forward, backward = sum_units(counts, stage.forward_seconds), sum_units(counts, stage.backward_seconds)
+    finish = finish_seconds(
+        batch.schedule,
+        batch.pp,
+        stage.num_microbatches,
+        forward=forward,
+        backward=backward,
+        send_seconds=stage.send_seconds,
+        send_blocks=stage.send_blocks,
+    )
+    busiest = (forward + backward).argmax(axis=1)
+    rows = np.arange(len(batch))
+    m = stage.num_microbatches
+
+    def own(*parts: Floats) -> Floats:
+        work: Floats = m * sum_units(counts, sum(parts, np.zeros(1)))[rows, busiest]
+        return work
+
+    makespan = finish.max(axis=1)
+    waiting = np.maximum(makespan - m * (forward + backward)[rows, busiest], 0.0)
+    send = np.minimum(waiting, 2 * (batch.pp - 1) * stage.send_seconds)
+    reduced = (finish + sum_units(counts, stage.reduce_seconds)).max(axis=1)
+    return {
+        "compute": own(seconds.forward, seconds.backward),
+        "recompute": own(seconds.recompute),
+        "tensor_parallel": own(seconds.tensor_forward, seconds.tensor_backward),
+        "pipeline_bubble": waiting - send,
+        "pipeline_send": send,
+        "data_parallel": own(seconds.data_forward, seconds.data_backward) + (reduced - makespan),
+        "optimizer": sum_units(counts, stage.optimizer_seconds).max(axis=1),
+    }
+
+
+def _stage_memory(problem: Problem, batch: Batch, costs: _Costs) -> tuple[StageMemory, ...]:
+    counts = count_units(problem.model, batch)
+    flights = costs.stage.in_flight
+    terms = {
+        name: sum_units(counts, term.static) + flights * sum_units(counts, term.in_flight)
+        for name, term in costs.held.items()
+    }
+    return tuple(
+        StageMemory(stage=s, terms={name: round(float(held[0, s])) for name, held in terms.items()})
+        for s in range(int(batch.pp[0]))
+    )
+
+
+def _batch_of_one(problem: Problem, configuration: Configuration, cuts: tuple[int, ...] | None) -> Batch:
+    layers, pp = problem.model.num_layers, configuration.pp
+    if cuts is None:
+        return Batch.of([configuration], even_cuts(layers, np.array([pp])))
+    if len(cuts) != pp + 1 or cuts[0] != 0 or cuts[-1] != layers or list(cuts) != sorted(cuts):
+        message = f"{cuts}: pp {pp} needs {pp + 1} ascending boundaries from 0 to the model's {layers} layers"
+        raise ConfigurationError(message, where="cuts")
+    return Batch.of([configuration], np.array([cuts], dtype=np.int64))

@@ -1,0 +1,138 @@
+"""What the hardware delivers: one set of figures resolved from cluster, profile and workload.
+
+In a mixed cluster every rank waits for the slowest, so each figure is the weakest of all groups.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import gcd
+
+from autoplan.spec import Device, Link, NodeGroup, Problem
+from autoplan.spec.profile import Contention
+from costmodels.precision import PRECISIONS
+
+MEMORY_EFFICIENCY = 0.8
+"""Share of the stated memory bandwidth that pointwise kernels reach (SimuMax: 0.67 on B200, 0.91 on A100)."""
+OVERLAP_ON_CUDA = Contention(compute_slowdown=1.3, communication_slowdown=1.3)
+"""FORMULAS §6: two kernels side by side take (κ−1) of the shorter one longer, κ ≈ 1.3."""
+OVERLAP_ON_CPU = Contention(compute_slowdown=2.0, communication_slowdown=2.0)
+"""Both use the same cores: together they take as long as one after the other."""
+CUDA_HOST_SECONDS = 250e-6
+"""One block's forward or backward takes the host at least this long: about 30 launches from Python."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hardware:
+    """The weakest device and links; rates in FLOP/s and bytes/s, whole-cluster figures for power and price."""
+
+    kind: str
+    num_devices: int
+    num_nodes: int
+    devices_per_node: int
+    matmul_flops: float
+    attention_flops: float
+    memory_bytes_per_second: float
+    optimizer_bytes_per_second: float
+    memory_limit_bytes: int
+    reserved_bytes: int
+    intra_node: Link
+    inter_node: Link
+    contention: Contention
+    host_seconds: float
+    cluster_peak_flops: float
+    cluster_power_watts: float | None
+    cluster_price_per_hour: float | None
+    assumptions: tuple[str, ...]
+
+
+def resolve_hardware(problem: Problem) -> Hardware:
+    """Return the figures that every cost is computed from.
+
+    Devices and links come from the profile's cluster where it has the same device, else from the problem's
+    cluster. Peaks follow the workload's precision; `cluster_peak_flops` is dense bf16 of all devices.
+    """
+    groups = _measured_groups(problem)
+    devices = [group.device for group in groups]
+    profile = problem.profile
+    precision = PRECISIONS[problem.workload.precision]
+    activations = PRECISIONS["fp32" if precision.compute_bytes == 4 else "bf16"]
+    cpu = problem.cluster.device_kind == "cpu"
+    bandwidth = min(device.memory_bytes_per_second for device in devices) * (1 if profile else MEMORY_EFFICIENCY)
+    contention = profile.contention if profile else None
+    optimizer = profile.optimizer_bytes_per_second if profile else None
+    return Hardware(
+        kind=problem.cluster.device_kind,
+        num_devices=problem.cluster.num_devices,
+        num_nodes=problem.cluster.num_nodes,
+        devices_per_node=gcd(*(group.devices_per_node for group in groups)),
+        matmul_flops=min(_peak(device, precision.rates) for device in devices),
+        attention_flops=min(_peak(device, activations.rates) for device in devices),
+        memory_bytes_per_second=bandwidth,
+        optimizer_bytes_per_second=optimizer or bandwidth,
+        memory_limit_bytes=min(device.memory_bytes for device in devices),
+        reserved_bytes=max(device.reserved_bytes for device in devices),
+        intra_node=_weakest([group.intra_node for group in groups]),
+        inter_node=_weakest([group.inter_node for group in groups]),
+        contention=contention or (OVERLAP_ON_CPU if cpu else OVERLAP_ON_CUDA),
+        host_seconds=0.0 if cpu else CUDA_HOST_SECONDS,
+        cluster_peak_flops=_total(groups, lambda device: _peak(device, PRECISIONS["bf16"].rates)) or 0.0,
+        cluster_power_watts=_total(groups, lambda device: device.power_watts),
+        cluster_price_per_hour=_total(groups, lambda device: device.price_per_hour),
+        assumptions=_assumptions(problem, groups),
+    )
+
+
+def _measured_groups(problem: Problem) -> list[NodeGroup]:
+    """Return the problem's groups with device and links as the profile measured them."""
+    if problem.profile is None:
+        return list(problem.cluster.groups)
+    measured = problem.profile.cluster
+    by_slug = {group.device.slug: group for group in measured.groups}
+    groups = []
+    for group in problem.cluster.groups:
+        same = by_slug.get(group.device.slug)
+        if same is None:
+            groups.append(group)
+            continue
+        inter = same.inter_node if measured.num_nodes > 1 else group.inter_node
+        groups.append(replace(group, device=same.device, intra_node=same.intra_node, inter_node=inter))
+    return groups
+
+
+def _peak(device: Device, rates: tuple[str, ...]) -> float:
+    known = [device.peak_flops[name] for name in rates if name in device.peak_flops]
+    return known[0] if known else min(device.peak_flops.values())
+
+
+def _weakest(links: list[Link]) -> Link:
+    return Link(
+        latency_seconds=max(link.latency_seconds for link in links),
+        bytes_per_second=min(link.bytes_per_second for link in links),
+    )
+
+
+def _total(groups: list[NodeGroup], figure: Callable[[Device], float | None]) -> float | None:
+    total = 0.0
+    for group in groups:
+        value = figure(group.device)
+        if value is None:
+            return None
+        total += value * group.num_nodes * group.devices_per_node
+    return total
+
+
+def _assumptions(problem: Problem, groups: list[NodeGroup]) -> tuple[str, ...]:
+    said = []
+    wanted = PRECISIONS[problem.workload.precision].rates[0]
+    for device in {group.device.slug: group.device for group in groups}.values():
+        if wanted not in device.peak_flops:
+            rate = _peak(device, PRECISIONS[problem.workload.precision].rates)
+            name = next(key for key, value in device.peak_flops.items() if value == rate)
+            said.append(f"{device.slug} has no {wanted} peak: its {name} peak is used")
+    if len(groups) > 1:
+        said.append("mixed cluster: every rank is as slow and as small as the weakest device and link")
+    if problem.profile is None or problem.profile.contention is None:
+        same_cores = "communication and compute share the cores: nothing overlaps for free"
+        side_by_side = f"overlapping kernels slow each other {OVERLAP_ON_CUDA.compute_slowdown}x"
+        said.append(same_cores if problem.cluster.device_kind == "cpu" else side_by_side)
+    return tuple(said)
