@@ -2,7 +2,7 @@
 
     python -P -m autoplan.executor.agent REPORT.json TORCHRUN_ARGUMENTS…
 
-torchrun itself prints the failures of its workers; the launcher needs them rank by rank.
+torchrun prints how its workers failed; the launcher needs that rank by rank, and says it once.
 """
 
 import logging
@@ -23,7 +23,7 @@ def main() -> None:
     """Run torchrun; exit with 1 when a worker failed."""
     die_with_parent()
     report, arguments = Path(sys.argv[1]), sys.argv[2:]
-    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
+    logging.disable(logging.ERROR)
     try:
         torchrun.run(torchrun.parse_args(arguments))  # type: ignore[no-untyped-call]
     except ChildFailedError as error:

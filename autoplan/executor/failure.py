@@ -2,8 +2,8 @@
 
 When a rank dies its peers fail too, within milliseconds, since their collectives break; often their reports are
 the first to be written. So a report says whether the error only speaks of a lost or silent peer, and blame goes,
-in this order, to the first error that does not, to a rank that a signal ended, to a rank that said nothing while
-the others waited for it, and to the first report of all.
+in this order, to the first error that does not, to a rank that said nothing while the others waited for it until
+their time ran out (and that torchrun killed in the end), to a rank that a signal ended, and to the first report.
 """
 
 import os
@@ -19,18 +19,16 @@ from autoplan.spec.value import value
 
 RESTART_COUNT = "TORCHELASTIC_RESTART_COUNT"
 
+_TIMEOUT_MESSAGES = ("application timeout caused pair closure", "connect timeout", "socket timeout", "timed out")
 _PEER_MESSAGES = (
-    "application timeout caused pair closure",
+    *_TIMEOUT_MESSAGES,
     "broken pipe",
-    "connect timeout",
     "connection closed by peer",
     "connection refused",
     "connection reset by peer",
     "nccl communicator was aborted",
     "ncclremoteerror",
     "recvvalue failed",
-    "socket timeout",
-    "timed out waiting",
 )
 
 
@@ -55,8 +53,8 @@ class AgentReport:
     error: str | None
 
 
-def report_failure(folder: Path, error: BaseException, *, rank: int) -> None:
-    """Write this rank's error where the launcher looks for it."""
+def report_failure(folder: Path, error: BaseException, *, rank: int) -> RankReport:
+    """Write this rank's error where the launcher looks for it, and return what was written."""
     attempt = int(os.environ.get(RESTART_COUNT, "0"))
     report = RankReport(
         rank=rank,
@@ -68,6 +66,7 @@ def report_failure(folder: Path, error: BaseException, *, rank: int) -> None:
         peer=_speaks_of_peer(error),
     )
     write_atomically(folder / f"rank-{rank}.attempt-{attempt}.json", to_json(report))
+    return report
 
 
 def find_cause(folder: Path, agent: AgentReport, *, ranks: int) -> AutoplanError:
@@ -79,13 +78,13 @@ def find_cause(folder: Path, agent: AgentReport, *, ranks: int) -> AutoplanError
     if own:
         return _error_of(own[0])
     reported = {report.rank for report in reports}
+    silent = sorted(set(range(ranks)) - reported)
+    if reports and silent and _is_timeout(reports[0]):
+        return RunError(f"did not answer while its peers waited for it: {reports[0].message}", rank=silent[0])
     signals = {rank: -code for rank, code in agent.exit_codes.items() if code < 0 and -code != signal.SIGTERM}
     if signals:
         rank = min(signals, key=lambda rank: (signals[rank] == signal.SIGABRT, rank in reported, rank))
         return RunError(_describe_signal(signals[rank]), rank=rank)
-    silent = sorted(set(range(ranks)) - reported)
-    if reports and silent:
-        return RunError(f"did not answer while its peers waited for it ({reports[0].message})", rank=silent[0])
     if reports:
         return _error_of(reports[0])
     if agent.exit_codes:
@@ -106,6 +105,10 @@ def _describe_signal(number: int) -> str:
     name = signal.Signals(number).name
     hint = "; the kernel does that when memory runs out" if number == signal.SIGKILL else ""
     return f"was ended by {name}{hint}"
+
+
+def _is_timeout(report: RankReport) -> bool:
+    return any(message in report.message.lower() for message in _TIMEOUT_MESSAGES)
 
 
 def _speaks_of_peer(error: BaseException | None) -> bool:

@@ -1,8 +1,7 @@
 """The run loop: read a batch, take a step, write a line, save a checkpoint now and then.
 
 Every rank runs `train`; rank 0 alone writes metrics and progress. After each step the ranks agree on what no one
-of them knows alone: the slowest rank's time, the heaviest rank's memory, whether to stop, and whether the loss is
-still a number.
+of them knows alone: the slowest rank's time, the heaviest rank's memory, and whether to stop.
 """
 
 import math
@@ -68,12 +67,11 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Agreed:
-    """What the ranks agreed on after a step; `nonfinite_rank` is the lowest rank whose loss is no number."""
+    """What the ranks agreed on after a step."""
 
     step_seconds: float
     peak_memory_bytes: int
     stop: bool
-    nonfinite_rank: int | None
 
 
 def train(
@@ -169,9 +167,8 @@ def _step(run: Run, position: Position, stop_requested: Callable[[], bool]) -> t
     result = training.step(torch.from_numpy(batch).to(run.device))
     if run.device.type == "cuda":
         torch.cuda.synchronize(run.device)
-    agreed = _agree(run, time.perf_counter() - begin, result, stop=stop_requested())
-    if agreed.nonfinite_rank is not None:
-        raise RunError(_describe_nonfinite(run, result, step), rank=agreed.nonfinite_rank)
+    _require_finite(run, result, step)
+    agreed = _agree(run, time.perf_counter() - begin, stop=stop_requested())
     record = _record(run, result, step, agreed)
     if run.first_rank:
         run.log.append(record)
@@ -179,16 +176,11 @@ def _step(run: Run, position: Position, stop_requested: Callable[[], bool]) -> t
     return record, agreed.stop
 
 
-def _agree(run: Run, seconds: float, result: StepResult, *, stop: bool) -> Agreed:
-    finite = math.isfinite(result.loss) and (result.grad_norm is None or math.isfinite(result.grad_norm))
-    ranks_from_last = 0 if finite else dist.get_world_size() - dist.get_rank()
-    values = torch.tensor(
-        [seconds, run.memory.peak_bytes(), stop, ranks_from_last], dtype=torch.float64, device=run.device
-    )
+def _agree(run: Run, seconds: float, *, stop: bool) -> Agreed:
+    values = torch.tensor([seconds, run.memory.peak_bytes(), stop], dtype=torch.float64, device=run.device)
     dist.all_reduce(values, op=dist.ReduceOp.MAX)
-    seconds, peak, any_stop, highest = values.tolist()
-    lowest_rank = dist.get_world_size() - int(highest) if highest else None
-    return Agreed(seconds, int(peak), bool(any_stop), lowest_rank)
+    slowest, heaviest, any_stop = values.tolist()
+    return Agreed(slowest, int(heaviest), bool(any_stop))
 
 
 def _record(run: Run, result: StepResult, step: int, agreed: Agreed) -> StepRecord:
@@ -232,13 +224,13 @@ def _save(run: Run, position: Position) -> Path:
     return checkpoint.save(folder, run.training.state_dict(), info, keep=run.options.keep_checkpoints)
 
 
-def _describe_nonfinite(run: Run, result: StepResult, step: int) -> str:
-    what = (
-        f"the loss is {result.loss}" if not math.isfinite(result.loss) else f"the gradient norm is {result.grad_norm}"
-    )
-    complete = list_complete(run.options.checkpoint_dir) if run.options.checkpoint_dir else []
-    kept = f"; the checkpoint {complete[-1]} is from before" if complete else ""
-    return f"{what} at step {step}{kept}"
+def _require_finite(run: Run, result: StepResult, step: int) -> None:
+    """Raise RunError, on every rank alike, before weights that are no numbers can be saved."""
+    for name, number in (("loss", result.loss), ("gradient norm", result.grad_norm)):
+        if not math.isfinite(number):
+            complete = list_complete(run.options.checkpoint_dir) if run.options.checkpoint_dir else []
+            kept = f"; the newest checkpoint, {complete[-1]}, is from before" if complete else ""
+            raise RunError(f"the {name} is {number} at step {step}{kept}")
 
 
 def _show(record: StepRecord, steps: int) -> None:

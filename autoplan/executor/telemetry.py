@@ -19,7 +19,7 @@ METRICS, RUN = "metrics.jsonl", "run.json"
 
 @value
 class StepRecord:
-    """One line of `metrics.jsonl`; `step` counts from 1.
+    """One line of `metrics.jsonl`; `step` counts from 1 and `grad_norm` is before clipping.
 
     `step_seconds` is the slowest rank's wall time from asking for the data to the end of the optimizer step;
     `peak_memory_bytes` the heaviest rank's so far (see `memory.PeakMemory` for what that is).
@@ -27,7 +27,7 @@ class StepRecord:
 
     step: int
     loss: float
-    grad_norm: float | None
+    grad_norm: float
     learning_rate: float
     step_seconds: float
     predicted_step_seconds: float

@@ -37,8 +37,8 @@ def main() -> None:
         if rank == 0:
             write_atomically(folder / "summary.json", to_json(summary))
     except Exception as error:  # noqa: BLE001 -- whatever ends a rank is reported
-        report_failure(folder, error, rank=rank)
-        if not isinstance(error, AutoplanError):
+        report = report_failure(folder, error, rank=rank)
+        if not (report.peer or isinstance(error, AutoplanError)):
             traceback.print_exc()
         _leave(error.exit_status if isinstance(error, AutoplanError) else 1)
 

@@ -54,7 +54,7 @@ def test_a_rank_that_aborted_over_a_lost_peer_is_not_blamed(tmp_path):
 
 def test_a_silent_rank_is_named_when_its_peers_waited_in_vain(tmp_path):
     report_failure(tmp_path, RuntimeError("Timed out waiting 1000ms for recv operation to complete"), rank=0)
-    cause = find_cause(tmp_path, codes(r0=1), ranks=2)
+    cause = find_cause(tmp_path, codes(r0=1, r1=-signal.SIGKILL), ranks=2)
     assert isinstance(cause, RunError)
     assert cause.rank == 1
     assert "did not answer" in cause.message

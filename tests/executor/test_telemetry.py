@@ -11,7 +11,7 @@ def step_record(step: int, loss: float = 1.0) -> StepRecord:
     return StepRecord(
         step=step,
         loss=loss,
-        grad_norm=None,
+        grad_norm=1.0,
         learning_rate=1e-3,
         step_seconds=0.5,
         predicted_step_seconds=0.4,
