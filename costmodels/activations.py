@@ -8,7 +8,8 @@ parallelism cuts it, written h'):
   values and the attention's output (2q + 2kv)/t; gate, up, activation and product 4f/t when gated, else 2f/t;
   in fp32 the norms' statistics and the attention's log-sum-exp of every head.
 - selective: the layer's input h', and every product's output: queries, keys, values and attention's output as
-  above, the two projections onto the residual 2h, gate and up 2f/t (f/t when not gated), and the log-sum-exp.
+  above, the two projections onto the residual 2h and, with tensor parallelism, their two sums 2h'; gate and up
+  2f/t (f/t when not gated); and the log-sum-exp. Where that is more than none keeps, none is taken to keep as much.
 - full: the layer's input h'.
 
 For a GPT block without tensor parallelism, none is the 34sbh of arXiv 2205.05198 without its dropout masks (2sbh)
@@ -59,7 +60,8 @@ def kept_bytes(
     mask = element_bytes * seq_len * seq_len * is_masked(block, seq_len)
     tokens = micro_batch * seq_len
     none = element_bytes * (2 * residual + 2 * hidden + attention + head_norms + inner * width) + heads + statistics
-    selective = element_bytes * (residual + 2 * hidden + attention + products * width) + heads
+    sums = np.where(np.asarray(tp) > 1, 2 * residual, 0.0)
+    selective = element_bytes * (residual + 2 * hidden + sums + attention + products * width) + heads
     return {
         "none": tokens * none + mask,
         "selective": tokens * selective + mask,

@@ -2,7 +2,6 @@
 
 from autoplan.spec import Problem
 from costmodels.activations import is_masked
-from costmodels.batch import Batch
 from costmodels.compute import ATTENTION_SHARE
 from costmodels.matmul import PEAK_SHARE, MeasuredMatmul
 from costmodels.unit_seconds import Resolved
@@ -16,8 +15,8 @@ NOT_MODELLED = (
 )
 
 
-def find_assumptions(problem: Problem, batch: Batch, resolved: Resolved, errors: dict[str, float]) -> tuple[str, ...]:
-    """Return what the estimate of a batch of one configuration assumes."""
+def find_assumptions(problem: Problem, resolved: Resolved, errors: dict[str, float]) -> tuple[str, ...]:
+    """Return what the estimate assumes."""
     hardware, ratios = resolved.hardware, resolved.ratios
     said = list(hardware.assumptions)
     if not isinstance(resolved.operations.matmul, MeasuredMatmul):
@@ -33,8 +32,6 @@ def find_assumptions(problem: Problem, batch: Batch, resolved: Resolved, errors:
         said.append("muon: Newton-Schulz iterations take no time, and every tensor has one fp32 moment")
     if "fp8" in problem.workload.precision:
         said.append("fp8: casts and scales take no time; activations are kept in 16 bits")
-    if batch.pp[0] > 1:
-        said.append("pipelined stages reduce gradients after their last backward, all of it exposed")
     low, high = min(errors.values()), max(errors.values())
     said.append(f"the range of the step time adds up relative errors of {low:.0%} to {high:.0%} by term")
     return tuple(said)

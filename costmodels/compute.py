@@ -88,7 +88,8 @@ class Operations:
         """Return the seconds of final norm, logits and loss.
 
         Per logit the forward casts to fp32, reads that twice for the log-softmax and writes it; the backward
-        reads the log-softmax, writes its gradient and casts it back.
+        writes the gradient of the chosen entries, reads it and the log-softmax, writes the logits' gradient and
+        casts it back.
         """
         tokens, hidden, vocabulary = micro_batch * seq_len, self.model.hidden_size, shares(self.model.vocab_size, tp)
         logit = self.precision.compute_bytes
@@ -96,7 +97,7 @@ class Operations:
         loss = LOGIT_LOSS_BYTES
         rate = self.hardware.memory_bytes_per_second
         forward_bytes = 2 * norm + vocabulary * (logit + 4 * loss)
-        backward_bytes = 3 * norm + vocabulary * (logit + 3 * loss)
+        backward_bytes = 3 * norm + vocabulary * (logit + 5 * loss)
         return Passes(
             forward=self.matmul.seconds(tokens, hidden, vocabulary) + tokens * forward_bytes / rate,
             backward=self._gradients(tokens, hidden, vocabulary) + tokens * backward_bytes / rate,

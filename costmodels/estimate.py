@@ -118,7 +118,7 @@ def estimate(problem: Problem, configuration: Configuration, cuts: tuple[int, ..
         energy_joules=None if power is None else power * step,
         cost=None if price is None else price * step / 3600,
         sources=sources,
-        assumptions=find_assumptions(problem, batch, costs.resolved, errors),
+        assumptions=find_assumptions(problem, costs.resolved, errors),
         not_modelled=NOT_MODELLED,
     )
 

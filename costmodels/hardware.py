@@ -16,7 +16,7 @@ MEMORY_EFFICIENCY = 0.8
 OVERLAP_ON_CUDA = Contention(compute_slowdown=1.3, communication_slowdown=1.3)
 """FORMULAS §6: two kernels side by side take (κ−1) of the shorter one longer, κ ≈ 1.3."""
 OVERLAP_ON_CPU = Contention(compute_slowdown=2.0, communication_slowdown=2.0)
-"""Both use the same cores: together they take as long as one after the other."""
+"""gloo's collectives return when they are done, so that FSDP on CPUs does one after the other."""
 CUDA_HOST_SECONDS = 250e-6
 """One block's forward or backward takes the host at least this long: about 30 launches from Python."""
 
@@ -58,7 +58,7 @@ def resolve_hardware(problem: Problem) -> Hardware:
     activations = PRECISIONS["fp32" if precision.compute_bytes == 4 else "bf16"]
     cpu = problem.cluster.device_kind == "cpu"
     bandwidth = min(device.memory_bytes_per_second for device in devices) * (1 if profile else MEMORY_EFFICIENCY)
-    contention = profile.contention if profile else None
+    contention = OVERLAP_ON_CPU if cpu else (profile.contention if profile else None) or OVERLAP_ON_CUDA
     optimizer = profile.optimizer_bytes_per_second if profile else None
     return Hardware(
         kind=problem.cluster.device_kind,
@@ -73,7 +73,7 @@ def resolve_hardware(problem: Problem) -> Hardware:
         reserved_bytes=max(device.reserved_bytes for device in devices),
         intra_node=_weakest([group.intra_node for group in groups]),
         inter_node=_weakest([group.inter_node for group in groups]),
-        contention=contention or (OVERLAP_ON_CPU if cpu else OVERLAP_ON_CUDA),
+        contention=contention,
         host_seconds=0.0 if cpu else CUDA_HOST_SECONDS,
         cluster_peak_flops=_total(groups, lambda device: _peak(device, PRECISIONS["bf16"].rates)) or 0.0,
         cluster_power_watts=_total(groups, lambda device: device.power_watts),
@@ -131,8 +131,8 @@ def _assumptions(problem: Problem, groups: list[NodeGroup]) -> tuple[str, ...]:
             said.append(f"{device.slug} has no {wanted} peak: its {name} peak is used")
     if len(groups) > 1:
         said.append("mixed cluster: every rank is as slow and as small as the weakest device and link")
-    if problem.profile is None or problem.profile.contention is None:
-        same_cores = "communication and compute share the cores: nothing overlaps for free"
-        side_by_side = f"overlapping kernels slow each other {OVERLAP_ON_CUDA.compute_slowdown}x"
-        said.append(same_cores if problem.cluster.device_kind == "cpu" else side_by_side)
+    if problem.cluster.device_kind == "cpu":
+        said.append("communication and compute take turns on the same cores: nothing overlaps")
+    elif problem.profile is None or problem.profile.contention is None:
+        said.append(f"overlapping kernels slow each other {OVERLAP_ON_CUDA.compute_slowdown}x")
     return tuple(said)

@@ -4,17 +4,19 @@ What our executor holds, Ψ the parameters of a unit on one tensor-parallel rank
 E the bytes of the compute type (FORMULAS §5, for FSDP2 and PyTorch's pipeline stages):
 
 - weights 4Ψ/S: the fp32 masters are the module's own parameters; optimizer_states by `OPTIMIZERS`, sharded too;
-- gathered_weights EΨ: kept all step at ZeRO stages 0 to 2; at stage 3 three of the largest layer (one at work, a
-  gather's output and the copies made of it) with embedding and head;
+- gathered_weights EΨ: kept all step at ZeRO stages 0 to 2, unless one rank computes in fp32 and has no copies; at
+  stage 3 three of the largest layer (one at work, a gather's output and the copies made of it), and the head;
 - gradients: 4Ψ where they add up unsharded (stages 0 and 1, unless one micro-batch on one stage is all), else 4Ψ/S;
 - gradient_buffers (4 + E)Ψ of the largest layer and of the head: a gradient and the fp32 copy that is reduced;
 - activations (`costmodels.activations`) of the micro-batches in flight, and one layer's working set;
-- logits: per token and vocabulary entry the logits and their fp32 log-softmax for every micro-batch in flight,
-  and once the fp32 gradient with its cast;
+- logits: per token and vocabulary entry the fp32 log-softmax of every micro-batch in flight, with the logits
+  themselves where a pipeline keeps its stages' outputs, and once the fp32 gradients of both;
 - pipeline_buffers: stages allocate what they receive for all m micro-batches at once, activations and
   gradients; the first stage receives no activations and the last no gradients, so the units `embedding` and
   `head` count negatively here;
 - runtime: what the device holds before the first tensor.
+
+The optimizer's step is below that peak: AdamW is fused, activations and gathered weights are gone by then.
 """
 
 from dataclasses import dataclass
@@ -64,10 +66,12 @@ def _static(held: Floats) -> HeldBytes:
 
 def _model_states(problem: Problem, batch: Batch, parameters: Parameters) -> dict[str, HeldBytes]:
     size = PRECISIONS[problem.workload.precision].compute_bytes
-    resharded = (batch.zero_stage == 3)[:, None]
-    gathered = np.where(resharded, 0.0, size * parameters.local)
-    gathered[:, -3:-1] = size * parameters.local[:, -3:-1]
-    gathered[:, -1] = np.where(resharded[:, 0], GATHERED_LAYERS * size * parameters.largest_block, 0.0)
+    resharded = batch.zero_stage == 3
+    unwrapped = (batch.dp * batch.cp == 1) & (size == MASTER_BYTES)
+    gathered = np.where((resharded | unwrapped)[:, None], 0.0, size * parameters.local)
+    table = -3 if problem.model.tied_embeddings else -2  # a tied table lives as long as the head
+    gathered[resharded, table:-1] = size * parameters.local[resharded, table:-1]
+    gathered[resharded, -1] = GATHERED_LAYERS * size * parameters.largest_block[resharded]
     return {
         "weights": _static(MASTER_BYTES * parameters.sharded),
         "optimizer_states": _static(OPTIMIZERS[problem.workload.optimizer].state * parameters.sharded),
@@ -96,11 +100,13 @@ def _activation_terms(problem: Problem, batch: Batch, scale: Floats) -> dict[str
     ends[:, 1] = tokens * size * model.hidden_size * (1 + 1 / np.where(batch.sequence_parallel, batch.tp, 1))
     working = np.zeros((len(batch), len(model.blocks) + 3))
     working[:, -1] = at_work.max(axis=1)
-    logits = np.zeros_like(working)
-    logits[:, -2] = tokens * shares(model.vocab_size, batch.tp) * (size + LOGIT_LOSS_BYTES)
+    entries = tokens * shares(model.vocab_size, batch.tp)
+    gradients, logits = np.zeros_like(working), np.zeros_like(working)
+    gradients[:, -2] = entries * 2 * LOGIT_LOSS_BYTES
+    logits[:, -2] = entries * (LOGIT_LOSS_BYTES + np.where(batch.pp > 1, size, 0))
     return {
         "activations": HeldBytes(static=working, in_flight=np.concatenate([kept, ends], axis=1)),
-        "logits": HeldBytes(static=logits, in_flight=logits),
+        "logits": HeldBytes(static=gradients, in_flight=logits),
     }
 
 

@@ -39,10 +39,10 @@ class OptimizerBytes:
 
 
 def _optimizer(state: int, extra_passes: int = 0) -> OptimizerBytes:
-    # weight read and written, gradient read; every byte of state read and written; clipping reads the
-    # gradient for its norm, then reads and writes it to scale it
+    # weight read and written, gradient read; every byte of state read and written; the norm is taken in fp64
+    # (cast, squared, summed: 4 + 8, 8 + 8, 8), then the gradient is read and written to scale it
     master = 2 * MASTER_BYTES + GRADIENT_BYTES
-    clipping = 3 * GRADIENT_BYTES
+    clipping = GRADIENT_BYTES + 4 * 8 + 2 * GRADIENT_BYTES
     return OptimizerBytes(state=state, traffic=master + 2 * state + clipping + extra_passes * MASTER_BYTES)
 
 

@@ -138,20 +138,17 @@ def _exposed_data_parallel(
     """Return what data-parallel communication adds to a forward, to a backward, and to the step.
 
     FSDP2 gathers the next layer while this one computes, and reduces the last one's gradients during the next
-    one's backward: a unit's communication hides behind as much compute as its own. The first gather of a stage
-    hides behind nothing. Pipelined stages reduce after their last backward, hiding nothing.
+    one's backward: a unit's communication hides behind as much compute as its own, on pipelined stages too. The
+    first gather of a stage hides behind nothing. Replicas are reduced in the step's last backward, beside what
+    every backward has. The exchange of a tied table comes after that.
     """
     zero = batch.zero_stage[:, None]
-    contention = hardware.contention
-    gather, reduce = communication.gather, communication.reduce
+    gather, contention = communication.gather, hardware.contention
     exposed_gather = exposed_seconds(forward, gather, contention)
-    hidden = gather - exposed_gather
-    exposed_gather[:, -1] = np.maximum(hidden[:, :-3], 0.0).max(axis=1)
-    every_backward = np.where(zero == 3, gather, 0.0) + np.where(zero >= 2, reduce, 0.0)
-    last_reduce = np.where((batch.pp == 1)[:, None], exposed_seconds(backward, reduce, contention), reduce)
-    once = np.where((zero == 1) | (zero == 2), exposed_gather, 0.0) + np.where(zero <= 1, last_reduce, 0.0)
-    return (
-        np.where(zero == 3, exposed_gather, 0.0),
-        exposed_seconds(backward, every_backward, contention),
-        once,
-    )
+    exposed_gather[:, -1] = np.maximum(gather - exposed_gather, 0.0)[:, :-3].max(axis=1)
+    every = np.where(zero == 3, gather, 0.0) + np.where(zero >= 2, communication.scatter, 0.0)
+    last = every + np.where(zero == 1, communication.scatter, 0.0) + communication.replicate
+    exposed_every = exposed_seconds(backward, every, contention)
+    once = exposed_seconds(backward, last, contention) - exposed_every + communication.tied
+    once += np.where((zero == 1) | (zero == 2), exposed_gather, 0.0)
+    return np.where(zero == 3, exposed_gather, 0.0), exposed_every, once

@@ -1,0 +1,63 @@
+import pytest
+
+from autoplan.spec import Link
+from autoplan.spec.profile import Contention
+from costmodels.hardware import OVERLAP_ON_CPU, resolve_hardware
+from tests.costmodels.problems import GIB, make_cluster, make_group, make_problem, make_profile
+
+
+def test_a_mixed_cluster_is_as_weak_as_its_weakest_part_in_every_respect():
+    slow = make_group(2, 4, slug="slow", peak_flops={"bf16": 100e12}, intra=(1e-6, 50e9), inter=(9e-5, 40e9))
+    small = make_group(1, 8, slug="small", memory_bytes=40 * GIB, reserved_bytes=2 * GIB, inter=(1e-5, 5e9))
+    hardware = resolve_hardware(make_problem(cluster=make_cluster(slow, small)))
+    assert hardware.matmul_flops == 100e12
+    assert hardware.memory_limit_bytes == 40 * GIB
+    assert hardware.reserved_bytes == 2 * GIB
+    assert hardware.intra_node == Link(latency_seconds=2e-6, bytes_per_second=50e9)
+    assert hardware.inter_node == Link(latency_seconds=9e-5, bytes_per_second=5e9)
+    assert hardware.devices_per_node == 4
+    assert hardware.cluster_peak_flops == 8 * 100e12 + 8 * 300e12
+    assert any("mixed cluster" in text for text in hardware.assumptions)
+
+
+def test_power_and_price_are_unknown_when_one_device_does_not_say():
+    priced = make_group(1, 4, slug="a", price_per_hour=2.0, power_watts=400.0)
+    hardware = resolve_hardware(make_problem(cluster=make_cluster(priced)))
+    assert (hardware.cluster_price_per_hour, hardware.cluster_power_watts) == (8.0, 1600.0)
+    hardware = resolve_hardware(make_problem(cluster=make_cluster(priced, make_group(slug="b"))))
+    assert (hardware.cluster_price_per_hour, hardware.cluster_power_watts) == (None, None)
+
+
+def test_the_profile_says_what_the_device_has():
+    measured = make_cluster(make_group(memory_bytes=30 * GIB, memory_bytes_per_second=1e12, intra=(3e-6, 70e9)))
+    profile = make_profile(measured, optimizer=5e11)
+    hardware = resolve_hardware(make_problem(cluster=make_cluster(make_group(4)), profile=profile))
+    assert hardware.memory_limit_bytes == 30 * GIB
+    assert hardware.memory_bytes_per_second == 1e12
+    assert hardware.optimizer_bytes_per_second == 5e11
+    assert hardware.intra_node.bytes_per_second == 70e9
+    assert hardware.inter_node.bytes_per_second == 20e9, "one node says nothing about the network"
+    assert hardware.contention == Contention(compute_slowdown=1.2, communication_slowdown=1.2)
+
+
+def test_the_network_is_the_profile_s_when_it_saw_one():
+    profile = make_profile(make_cluster(make_group(2, inter=(1e-5, 3e9))))
+    hardware = resolve_hardware(make_problem(cluster=make_cluster(make_group(4)), profile=profile))
+    assert hardware.inter_node.bytes_per_second == 3e9
+
+
+def test_on_cpus_nothing_overlaps():
+    cpu = make_cluster(make_group(kind="cpu"))
+    assert resolve_hardware(make_problem(cluster=cpu)).contention == OVERLAP_ON_CPU
+    measured = resolve_hardware(make_problem(cluster=cpu, profile=make_profile(cpu)))
+    assert measured.contention == OVERLAP_ON_CPU, "FSDP waits for gloo, whatever a second thread could do"
+
+
+@pytest.mark.parametrize(
+    ("precision", "flops"), [("bf16", 300e12), ("fp16", 300e12), ("fp32", 20e12), ("fp8", 300e12), ("mxfp8", 300e12)]
+)
+def test_a_missing_peak_is_replaced_and_said(precision, flops):
+    hardware = resolve_hardware(make_problem(precision=precision))
+    assert hardware.matmul_flops == flops
+    said = any("peak is used" in text for text in hardware.assumptions)
+    assert said == (precision in {"fp16", "fp8", "mxfp8"})
