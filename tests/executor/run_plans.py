@@ -63,7 +63,7 @@ def write_plan(folder: Path, plan: Plan) -> Path:
     return path
 
 
-def write_text(folder: Path, *, num_bytes=4000) -> Path:
-    path = folder / "text.txt"
+def write_text(folder: Path, *, num_bytes=4000, name="text.txt") -> Path:
+    path = folder / name
     path.write_bytes((b"the quick brown fox jumps over the lazy dog; " * (num_bytes // 45 + 1))[:num_bytes])
     return path
