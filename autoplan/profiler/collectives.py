@@ -137,8 +137,8 @@ def collective_work(op: CollectiveOp, group: Group, *, numel: int, device: torch
     handle = group.handle
     works: dict[CollectiveOp, Callable[[], object]] = {
         "all_reduce": lambda: dist.all_reduce(whole, group=handle),
-        "all_gather": lambda: dist.all_gather_into_tensor(whole, share, group=handle),
-        "reduce_scatter": lambda: dist.reduce_scatter_tensor(share, whole, group=handle),
+        "all_gather": lambda: dist.all_gather_single(whole, share, group=handle),
+        "reduce_scatter": lambda: dist.reduce_scatter_single(share, whole, group=handle),
         "all_to_all": lambda: dist.all_to_all_single(exchanged, whole, group=handle),
         "send_recv": lambda: _there_and_back(whole, group),
     }

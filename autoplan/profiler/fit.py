@@ -42,8 +42,8 @@ def predict(fit: CollectiveFit, num_bytes: float) -> float:
 def fit_collective(timings: Sequence[CollectiveTiming]) -> CollectiveFit:
     """Fit timings of one op and one group size, of at least two different sizes.
 
-    Where larger messages were not slower at all there is no bandwidth to see; then the largest rate that was
-    reached stands for it, which is a lower bound.
+    Where larger messages were not slower at all there is no bandwidth to see; then ten times the largest rate
+    that was reached stands for it: more cannot be claimed, and the times are met within a tenth all the same.
     """
     op, num_ranks = timings[0].op, timings[0].num_ranks
     assert all((timing.op, timing.num_ranks) == (op, num_ranks) for timing in timings)
@@ -53,7 +53,8 @@ def fit_collective(timings: Sequence[CollectiveTiming]) -> CollectiveFit:
     sent = np.array([wire_bytes(op, num_ranks, timing.num_bytes) for timing in timings])
     latency, per_byte = _minimise(steps / seconds, sent / seconds)
     if per_byte <= 0:
-        per_byte = float(np.min(seconds / sent))
+        per_byte = float(np.min(seconds / sent)) / 10
+        latency = _latency(steps / seconds, 1 - per_byte * sent / seconds)
     error = float(np.median(np.abs((steps * latency + sent * per_byte) / seconds - 1)))
     return CollectiveFit(
         op=op, num_ranks=num_ranks, latency_seconds=latency, bytes_per_second=1 / per_byte, error=error
@@ -65,8 +66,13 @@ def _minimise(steps: Floats, sent: Floats) -> tuple[float, float]:
     scale = np.array([np.linalg.norm(steps), np.linalg.norm(sent)])  # seconds and bytes differ by many powers
     columns = np.stack((steps / scale[0], sent / scale[1]), axis=1)
     inside = np.linalg.lstsq(columns, np.ones(len(steps)), rcond=None)[0]
-    only_latency = np.array([columns[:, 0].sum(), 0.0])  # each column has norm 1
-    only_bandwidth = np.array([0.0, columns[:, 1].sum()])
+    only_latency = np.array([_latency(columns[:, 0], np.ones(len(steps))), 0.0])
+    only_bandwidth = np.array([0.0, columns[:, 1].sum()])  # each column has norm 1
     faces = [face for face in (inside, only_latency, only_bandwidth) if (face >= 0).all()]
     best = min(faces, key=lambda face: float(np.sum((columns @ face - 1) ** 2)))
     return float(best[0] / scale[0]), float(best[1] / scale[1])
+
+
+def _latency(steps: Floats, target: Floats) -> float:
+    """Return the α that minimises |α·steps − target|²."""
+    return float(steps @ target / (steps @ steps))

@@ -22,7 +22,8 @@ from autoplan.profiler.progress import OnProgress
 T = TypeVar("T")
 RankWork = Callable[[int, OnProgress], T]
 
-_PRELOAD = ["autoplan.profiler.node"]
+# torch imports its compiler at the first backward and the first optimizer: seconds, which every rank would spend.
+_PRELOAD = ["autoplan.profiler.node", "torch._dynamo"]
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _GRACE_SECONDS = 1.0  # peers of a failed rank report within this time, if they report at all
 
