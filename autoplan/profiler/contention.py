@@ -6,8 +6,8 @@ the products that ended while the all-reduces went on, against the same products
 """
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from threading import Thread
 from time import perf_counter
 
 import torch
@@ -89,24 +89,20 @@ def _loops(ranks: Ranks, work: Work, seconds: float) -> int:
 
 def _overlap_cpu(compute: Work, communicate: Work, *, num_messages: int) -> Overlap:
     """Communicate in a second thread, which leaves the interpreter while gloo works, as FSDP's transfers do."""
-    start = perf_counter()
-    ends: list[float] = []
 
-    def communicate_all() -> None:
+    def communicate_all() -> float:
         for _ in range(num_messages):
             communicate()
-        ends.append(perf_counter())
+        return perf_counter()
 
-    thread = Thread(target=communicate_all)
-    thread.start()
+    start = perf_counter()
     products: list[float] = []
-    while thread.is_alive() or not products:
-        compute()
-        products.append(perf_counter())
-    thread.join()
-    if not ends:
-        raise RuntimeError("the all-reduces beside the matrix products failed")
-    return _read_overlap(start, products, ends[0])
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        messages = pool.submit(communicate_all)
+        while not messages.done() or not products:
+            compute()
+            products.append(perf_counter())
+        return _read_overlap(start, products, messages.result())
 
 
 def _overlap_cuda(compute: Work, communicate: Work, *, num_messages: int, num_products: int) -> Overlap:

@@ -57,7 +57,7 @@ _QUICK_CPU = Effort(
     message_bytes=(KIB, 16 * KIB, 256 * KIB, 2 * MIB, 16 * MIB),
     collective_seconds=8.0,
     contention_seconds=1.0,
-    optimizer_parameters=4 * MIB,
+    optimizer_parameters=4_000_000,
     copy_bytes=128 * MIB,
 )
 
@@ -72,7 +72,7 @@ _FULL_CPU = Effort(
     message_bytes=tuple(KIB * 4**step for step in range(9)),
     collective_seconds=45.0,
     contention_seconds=3.0,
-    optimizer_parameters=16 * MIB,
+    optimizer_parameters=16_000_000,
     copy_bytes=256 * MIB,
 )
 
@@ -87,7 +87,7 @@ _QUICK_CUDA = Effort(
     message_bytes=(KIB, 16 * KIB, 256 * KIB, 4 * MIB, 64 * MIB),
     collective_seconds=8.0,
     contention_seconds=0.5,
-    optimizer_parameters=64 * MIB,
+    optimizer_parameters=64_000_000,
     copy_bytes=1024 * MIB,
 )
 
@@ -102,7 +102,7 @@ _FULL_CUDA = Effort(
     message_bytes=tuple(KIB * 4**step for step in range(9)),
     collective_seconds=45.0,
     contention_seconds=2.0,
-    optimizer_parameters=256 * MIB,
+    optimizer_parameters=256_000_000,
     copy_bytes=2048 * MIB,
 )
 

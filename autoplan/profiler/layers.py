@@ -28,7 +28,6 @@ from autoplan.spec.profile import LayerTiming
 _TRAINING_FACTOR = 3  # forward and both gradients, each about one forward
 _RUNS_OF_BOTH = 4 / 3  # a forward is timed alone and once more before every backward
 _FIRST_EFFICIENCY = 0.4  # of the best matmul rate, expected of the smallest shape
-_MEMORY_SHARE = 0.5  # of a rank's memory that a measurement may take
 _FIRST_ACTIVATIONS = 40  # tensors of (tokens, hidden) or its like in the smallest shape, more than any block keeps
 
 
@@ -68,7 +67,7 @@ def measure_layers(
 def _time_subject(
     ranks: Ranks, subject: Subject, precision: str, effort: Effort, memory: Memory, rate: float, budget: Budget
 ) -> Iterator[LayerTiming]:
-    room = _MEMORY_SHARE * (memory.memory_bytes - memory.reserved_bytes) - _state_bytes(subject, precision)
+    room = memory.room_bytes - _state_bytes(subject, precision)
     if room <= 0:
         return
     layer = build_layer(subject, precision, ranks.device)

@@ -8,6 +8,7 @@ from torch.nn.functional import linear
 from autoplan.profiler.budget import Budget
 from autoplan.profiler.devices import PRECISIONS, supported_precisions
 from autoplan.profiler.effort import Effort
+from autoplan.profiler.memory import Memory
 from autoplan.profiler.progress import Phase
 from autoplan.profiler.ranks import Ranks
 from autoplan.profiler.timing import time_together
@@ -49,9 +50,17 @@ def _model_widths(model: ModelSpec) -> Iterable[tuple[int, int]]:
         yield block.feed_forward.width, hidden
 
 
-def measure_matmuls(ranks: Ranks, *, effort: Effort, model: ModelSpec | None, phase: Phase) -> tuple[MatmulTiming, ...]:
+def matmul_bytes(shape: Shape) -> int:
+    """Return the bytes of both factors and the product in fp32, in which factors are drawn."""
+    m, k, n = shape
+    return 4 * (m * k + k * n + m * n)
+
+
+def measure_matmuls(
+    ranks: Ranks, *, effort: Effort, model: ModelSpec | None, memory: Memory, phase: Phase
+) -> tuple[MatmulTiming, ...]:
     """Time every shape in every precision, smallest first, until each precision's share of the budget is used."""
-    shapes = matmul_shapes(effort, model)
+    shapes = [shape for shape in matmul_shapes(effort, model) if matmul_bytes(shape) <= memory.room_bytes]
     precisions = supported_precisions(ranks.device)
     whole = Budget(ranks, seconds=effort.matmul_seconds)
     timings: list[MatmulTiming] = []

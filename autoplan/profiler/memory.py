@@ -7,11 +7,15 @@ from pathlib import Path
 
 import psutil
 import torch
+import torch.distributed as dist
 
-from autoplan.profiler.effort import Effort
+from autoplan.errors import RunError
+from autoplan.profiler.effort import Effort, Patience
 from autoplan.profiler.ranks import Ranks
 from autoplan.profiler.timing import time_together
+from autoplan.units import format_bytes
 
+_SMALL_PART = 16  # a copy is two tensors that together take an eighth of the memory at most
 _CGROUPS = Path("/sys/fs/cgroup")
 _OWN_CGROUPS = Path("/proc/self/cgroup")
 
@@ -24,18 +28,30 @@ class Memory:
     reserved_bytes: int
     bytes_per_second: float
 
+    @property
+    def room_bytes(self) -> int:
+        """What a measurement may take: half of what the runtime leaves."""
+        return (self.memory_bytes - self.reserved_bytes) // 2
+
 
 def measure_memory(ranks: Ranks, *, effort: Effort) -> Memory:
     """Measure the memory of the rank that has least of it; ranks of a CPU node share its RAM evenly.
 
-    On CUDA the reserved bytes are those outside torch's allocator: context, libraries, NCCL's buffers.
+    On CUDA the reserved bytes are those outside torch's allocator: context, libraries, NCCL's buffers. Raises
+    RunError when the runtime alone takes what a rank has.
     """
-    total = rank_memory_bytes(ranks)
-    bandwidth = _copy_bandwidth(ranks, effort=effort)
+    memory_bytes = min(ranks.gather(rank_memory_bytes(ranks)))
+    reserved_bytes = max(ranks.gather(_reserved_bytes(ranks)))
+    if reserved_bytes >= memory_bytes:
+        raise RunError(
+            f"each of {ranks.place.ranks_per_node} ranks on a node has {format_bytes(memory_bytes)}, and its runtime"
+            f" takes {format_bytes(reserved_bytes)}: measure with fewer ranks"
+        )
+    num_bytes = min(effort.copy_bytes, memory_bytes // _SMALL_PART)
     return Memory(
-        memory_bytes=min(ranks.gather(total)),
-        reserved_bytes=max(ranks.gather(_reserved_bytes(ranks))),
-        bytes_per_second=bandwidth,
+        memory_bytes=memory_bytes,
+        reserved_bytes=reserved_bytes,
+        bytes_per_second=_copy_bandwidth(ranks, num_bytes=num_bytes, patience=effort.patience),
     )
 
 
@@ -100,6 +116,8 @@ def _stat(path: Path, name: str) -> int:
 
 def _reserved_bytes(ranks: Ranks) -> int:
     if ranks.kind == "cuda":
+        dist.all_reduce(torch.zeros(1, device=ranks.device))  # NCCL takes its buffers at the first collective
+        ranks.synchronize()
         free, total = torch.cuda.mem_get_info(ranks.device)
         return int(total - free - torch.cuda.memory_reserved(ranks.device))
     return process_bytes()
@@ -118,9 +136,9 @@ def process_bytes() -> int:
     return max(resident, int(psutil.Process(os.getppid()).memory_info().rss))
 
 
-def _copy_bandwidth(ranks: Ranks, *, effort: Effort) -> float:
+def _copy_bandwidth(ranks: Ranks, *, num_bytes: int, patience: Patience) -> float:
     """Return bytes per second of copying a large tensor on all ranks at once, read and write both counted."""
-    source = torch.zeros(effort.copy_bytes, dtype=torch.uint8, device=ranks.device)
+    source = torch.zeros(num_bytes, dtype=torch.uint8, device=ranks.device)
     target = torch.ones_like(source)  # written, so that its pages exist
-    timing = time_together(ranks, lambda: target.copy_(source), patience=effort.patience)
-    return 2 * effort.copy_bytes / timing.seconds
+    timing = time_together(ranks, lambda: target.copy_(source), patience=patience)
+    return 2 * num_bytes / timing.seconds

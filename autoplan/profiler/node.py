@@ -57,7 +57,9 @@ def profile_node(
     `model` names the layers to measure (a default set without one); `device` is the preset of the hardware, for
     what cannot be measured, and says whether CPU or CUDA is measured (CUDA where there is one without it).
     `on_progress(text, fraction)` is called as the work goes on, on rank 0. Under torchrun every rank returns the
-    same profile. Raises ProfileError when the hardware is not there, RunError with the rank and cause when a
+    same profile. Ranks are new processes: a script that calls this needs the ``if __name__ == "__main__"`` guard.
+
+    Raises ProfileError when the hardware is not there, RunError with the rank and cause when a
     measurement fails.
     """
     kind = choose_kind(device.kind if device is not None else None)
@@ -109,11 +111,11 @@ def measure(ranks: Ranks, assignment: Assignment, *, on_progress: OnProgress, nu
     phases = split_phases(on_progress, _expected_seconds(effort, ranks.place))
     phases["memory"].report(0.0, "memory bandwidth")
     memory = measure_memory(ranks, effort=effort)
-    matmuls = measure_matmuls(ranks, effort=effort, model=model, phase=phases["matmuls"])
+    matmuls = measure_matmuls(ranks, effort=effort, model=model, memory=memory, phase=phases["matmuls"])
     rates = best_rates(matmuls)
     layers = measure_layers(ranks, effort=effort, model=model, memory=memory, rates=rates, phase=phases["layers"])
     phases["optimizer"].report(0.0, "optimizer step")
-    optimizer_rate = measure_optimizer(ranks, effort=effort)
+    optimizer_rate = measure_optimizer(ranks, effort=effort, memory=memory)
     collectives, fits = measure_collectives(ranks, effort=effort, phase=phases["collectives"])
     crossing = measure_crossing(ranks, effort=effort)
     phases["contention"].report(0.0, "computing and communicating at once")

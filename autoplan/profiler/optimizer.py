@@ -3,6 +3,7 @@
 import torch
 
 from autoplan.profiler.effort import Effort
+from autoplan.profiler.memory import Memory
 from autoplan.profiler.ranks import Ranks
 from autoplan.profiler.timing import time_together
 
@@ -13,9 +14,9 @@ moments written (12)."""
 _TENSORS = 8
 
 
-def measure_optimizer(ranks: Ranks, *, effort: Effort) -> float:
+def measure_optimizer(ranks: Ranks, *, effort: Effort, memory: Memory) -> float:
     """Return bytes per second of a fused AdamW step on all ranks at once, `ADAMW_BYTES` for each parameter."""
-    numel = effort.optimizer_parameters // _TENSORS
+    numel = min(effort.optimizer_parameters, memory.room_bytes // ADAMW_BYTES) // _TENSORS
     parameters = [torch.nn.Parameter(torch.randn(numel, device=ranks.device)) for _ in range(_TENSORS)]
     for parameter in parameters:
         parameter.grad = torch.randn_like(parameter)

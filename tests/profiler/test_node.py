@@ -141,7 +141,7 @@ def test_nodes_started_by_torchrun_are_one_cluster():
 
 
 def test_a_failing_measurement_names_rank_and_cause():
-    assignment = replace(ASSIGNMENT, effort=replace(TINY, copy_bytes=2**60))
+    assignment = replace(ASSIGNMENT, effort=replace(TINY, message_bytes=(2**60, 2**61)))
     with pytest.raises(RunError, match=r"rank \d: RuntimeError: .*allocate memory"):
         profile_with(assignment, num_ranks=2, on_progress=lambda *_: None)
 
