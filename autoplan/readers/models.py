@@ -57,8 +57,9 @@ def parse_model(data: Any, *, where: str, name: str | None = None) -> ModelSpec:
     return read_hugging_face(data, name=name, where=where)
 
 
-def _name_from(path: Path) -> str:
-    return path.resolve().parent.name if path.name == "config.json" else path.stem
+def _name_from(path: Path) -> str | None:
+    name = path.resolve().parent.name if path.name == "config.json" else path.stem
+    return name if name.isprintable() else None  # a file name need not be text
 
 
 def _kind(data: Any) -> str:

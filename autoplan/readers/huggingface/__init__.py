@@ -46,4 +46,5 @@ def read_hugging_face(config: dict[str, Any], *, name: str | None, where: str) -
 
 def _own_name(config: dict[str, Any], model_type: str) -> str:
     path = config.get("_name_or_path")
-    return (path.rstrip("/").rsplit("/", 1)[-1] if isinstance(path, str) else "") or model_type
+    known = isinstance(path, str) and path.isprintable()
+    return (path.rstrip("/").rsplit("/", 1)[-1] if known else "") or model_type

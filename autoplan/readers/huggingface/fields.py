@@ -75,8 +75,8 @@ class Fields:
         value = self.get(name)
         if value is None:
             return self._needed(name, default)
-        if not isinstance(value, str):
-            raise self.problem(name, f"must be a string, got {value!r}")
+        if not isinstance(value, str) or not value.isprintable():
+            raise self.problem(name, f"must be a string of printable characters, got {value!r}")
         return value
 
     def mapping(self, name: str) -> "Fields | None":
