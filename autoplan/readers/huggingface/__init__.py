@@ -46,5 +46,6 @@ def read_hugging_face(config: dict[str, Any], *, name: str | None, where: str) -
 
 def _own_name(config: dict[str, Any], model_type: str) -> str:
     path = config.get("_name_or_path")
-    known = isinstance(path, str) and path.isprintable()
-    return (path.rstrip("/").rsplit("/", 1)[-1] if known else "") or model_type
+    if not isinstance(path, str) or not path.isprintable():
+        return model_type
+    return path.rstrip("/").rsplit("/", 1)[-1] or model_type
