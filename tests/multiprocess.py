@@ -37,6 +37,7 @@ class RankError(AssertionError):
 
 def launch(function: Callable[..., Any], *args: Any, num_ranks: int, timeout_seconds: float = 120.0) -> list[Any]:
     """Return what `function` returns on each of `num_ranks` ranks; raises RankError."""
+    assert function.__module__ != "__main__", "the ranks would run the script again"
     file = sys.modules[function.__module__].__file__
     job = (str(file), function.__module__, function.__qualname__, pickle.dumps(args), num_ranks, timeout_seconds)
     server = _server()

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 
 import torch
-from tests.executor.plans import SEQ_LEN
 from torch.distributed.tensor import DTensor
 from torch.nn.functional import cross_entropy
 
 from autoplan.executor.training import Training
 from autoplan.models import build_model, initialize
 from autoplan.spec import Plan
+from tests.executor.plans import SEQ_LEN
 
 SEED, RATE, DECAY = 11, 0.1, 0.01
 
@@ -44,7 +44,7 @@ def backward(module, tokens):
 def sgd(module):
     for parameter in module.parameters():
         decay = DECAY if parameter.ndim > 1 else 0.0
-        parameter -= RATE * (parameter.grad + decay * parameter)
+        parameter.sub_(RATE * (parameter.grad + decay * parameter))
 
 
 def whole(tensor):

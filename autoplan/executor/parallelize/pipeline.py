@@ -46,7 +46,7 @@ class SingleStage:
         for index, (tokens, following) in enumerate(pairs):
             loss = next_token_loss(self.module(tokens), following) / self.num_microbatches
             self.sync.before_backward(last=index == len(pairs) - 1)
-            loss.backward()
+            torch.autograd.backward(loss)
             total += loss.detach()
         return total
 

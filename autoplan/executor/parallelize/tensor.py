@@ -6,6 +6,9 @@ share the vocabulary; the logits stay sharded for the loss. With sequence parall
 norms hold 1/tp of the positions.
 """
 
+from typing import Any
+
+from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import Placement, Replicate, Shard
 from torch.distributed.tensor.parallel import (
@@ -31,6 +34,8 @@ def apply_tensor_parallel(decoder: Decoder, mesh: DeviceMesh, *, sequence_parall
         assert isinstance(block, DecoderBlock)
         styles |= {f"layers.{name}.{key}": style for key, style in _block_styles(block, residual).items()}
     parallelize_module(decoder, mesh, styles, src_data_rank=None)
+    if decoder.embeds and decoder.embedding is not None and decoder.embedding.position is None:
+        decoder.embedding.register_forward_hook(_own_output)
 
 
 def common_sequence_parallel(layers: tuple[LayerPlan, ...]) -> bool:
@@ -39,6 +44,11 @@ def common_sequence_parallel(layers: tuple[LayerPlan, ...]) -> bool:
     if len(choices) > 1:
         raise PlanError("layers differ in sequence_parallel", where="layers")
     return choices.pop()
+
+
+def _own_output(_module: nn.Module, _inputs: Any, output: Tensor) -> Tensor:
+    """Copy the output, a view of a DTensor's: FSDP2 warns of views, which an in-place op could part from its hooks."""
+    return output.clone()
 
 
 def _embedding_styles(decoder: Decoder, residual: Placement) -> dict[str, ParallelStyle]:
