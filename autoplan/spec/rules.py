@@ -32,10 +32,6 @@ def _implies(premise: Any, conclusion: Any) -> Any:
     return (premise == False) | conclusion  # noqa: E712 -- `not` does not work on arrays
 
 
-def _num_microbatches(problem: Problem, c: Any) -> Any:
-    return problem.workload.global_batch // (c.dp_replicate * c.dp_shard * c.micro_batch)
-
-
 def _divides_every_block(problem: Problem, tp: Any) -> Any:
     divides = tp > 0
     for block in problem.model.blocks:
@@ -123,20 +119,6 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
     Rule(
-        "1f1b_microbatches",
-        "runnable",
-        lambda p, c: _implies((c.schedule == "1f1b") & (c.pp > 1), _num_microbatches(p, c) >= c.pp),
-        lambda p, c: f"schedule 1f1b needs at least pp {c.pp} micro-batches, there are {_num_microbatches(p, c)}",
-    ),
-    Rule(
-        "pipeline_zero_stage",
-        "runnable",
-        lambda _p, c: _implies(c.pp > 1, c.zero_stage <= 1),
-        lambda _p, c: (
-            f"zero_stage {c.zero_stage} with pp {c.pp}: pipelined stages keep weights gathered and reduce once"
-        ),
-    ),
-    Rule(
         "optimizer",
         "runnable",
         lambda p, c: (c.tp > 0) & (p.workload.optimizer in RUNNABLE_OPTIMIZERS),
@@ -157,7 +139,17 @@ RULES: tuple[Rule, ...] = (
             "is not in the models"
         ),
     ),
+    Rule(
+        "head_dim",
+        "runnable",
+        lambda p, c: (c.tp > 0) & (p.model.rope is None or len(_head_dims(p)) == 1),
+        lambda p, _c: f"blocks of head_dim {_head_dims(p)} would each need rope tables of their own",
+    ),
 )
+
+
+def _head_dims(problem: Problem) -> list[int]:
+    return sorted({block.mixer.head_dim for block in problem.model.blocks})
 
 
 def _known_rope_scaling(problem: Problem) -> bool:

@@ -66,9 +66,10 @@ def test_a_plan_reads_back_and_its_id_ignores_how_it_was_found():
 
 def test_a_plan_that_cannot_run_here_says_why():
     assert make_plan().runnable
-    plan = make_plan(Configuration(dp_shard=2, tp=2, pp=2, zero_stage=3), (0, 2, 4))
+    problem = make_problem(cluster=make_cluster(nodes=2), optimizer="muon")
+    plan = assemble(problem, PIPELINE, (0, 3, 4), estimate=ESTIMATE)
     assert not plan.runnable
-    assert "zero_stage 3 with pp 2" in plan.not_runnable_reasons[0]
+    assert plan.not_runnable_reasons == ("optimizer muon is not in the executor",)
 
 
 @pytest.mark.parametrize(("precision", "compute"), [("bf16", "bfloat16"), ("fp16", "float16"), ("fp32", "float32")])

@@ -14,6 +14,12 @@ from tests.tiny_models import gpt2_like, llama_like
 
 YARN = Rope(theta=1e4, scaling=RopeScaling(kind="yarn", parameters={"factor": 2.0}))
 
+
+def two_head_dims():
+    narrow, wide = llama_like(num_layers=1), llama_like(num_layers=1, head_dim=8)
+    return replace(narrow, blocks=narrow.blocks + wide.blocks, layer_blocks=(0, 1, 0, 1))
+
+
 # For every rule a problem and a configuration that break it and no other, and what its sentence must say.
 BREAKS = {
     "world_size": (small_problem(), Configuration(dp_replicate=4), ("dp_replicate 4", "= 4 ranks", "has 8")),
@@ -42,16 +48,6 @@ BREAKS = {
         Configuration(dp_replicate=8),
         ("seq_len 65", "64 learned"),
     ),
-    "1f1b_microbatches": (
-        small_problem(global_batch=8),
-        Configuration(dp_replicate=4, pp=2, micro_batch=2),
-        ("pp 2", "there are 1"),
-    ),
-    "pipeline_zero_stage": (
-        small_problem(),
-        Configuration(dp_shard=4, pp=2, zero_stage=3),
-        ("zero_stage 3", "pp 2"),
-    ),
     "optimizer": (small_problem(optimizer="muon"), Configuration(dp_replicate=8), ("muon",)),
     "precision": (small_problem(precision="fp8"), Configuration(dp_replicate=8), ("fp8",)),
     "rope_scaling": (
@@ -59,6 +55,7 @@ BREAKS = {
         Configuration(dp_replicate=8),
         ("yarn",),
     ),
+    "head_dim": (small_problem(model=two_head_dims()), Configuration(dp_replicate=8), ("head_dim [4, 8]",)),
 }
 
 
@@ -87,6 +84,7 @@ def test_a_rule_can_be_broken_alone_and_says_the_numbers(rule):
         Configuration(dp_replicate=2, dp_shard=2, tp=2, zero_stage=2, sequence_parallel=True),
         Configuration(dp_shard=2, tp=2, pp=2, zero_stage=1, micro_batch=2, recompute="full"),
         Configuration(dp_replicate=2, pp=4, schedule="gpipe"),
+        Configuration(dp_shard=2, pp=4, zero_stage=3, micro_batch=4),
     ],
 )
 def test_good_configurations_keep_every_rule(configuration):
@@ -112,11 +110,6 @@ def test_tp_must_divide_every_kind_of_layer():
     assert broken(problem, Configuration(dp_replicate=4, tp=2), kind="valid") == (
         "tp 2 does not divide feed-forward width 25",
     )
-
-
-def test_batch_of_no_microbatch_is_not_runnable_with_1f1b():
-    problem = small_problem(global_batch=2)
-    assert "1f1b_microbatches" in names_broken(problem, Configuration(dp_replicate=4, pp=2))
 
 
 degrees = st.sampled_from((1, 2, 3, 4, 8))
