@@ -97,7 +97,7 @@ def estimate(problem: Problem, configuration: Configuration, cuts: tuple[int, ..
     result = _evaluate(problem, batch, costs)
     breakdown = {name: float(seconds[0]) for name, seconds in result.terms.items()}
     step = float(result.step_seconds[0])
-    sources = find_sources(problem, batch, costs.resolved)
+    sources = find_sources(problem, costs.resolved)
     errors = relative_errors(problem, sources)
     spread = sum(breakdown[term] * errors[term] for term in breakdown)
     flops = model_flops(problem.model, problem.workload)

@@ -6,7 +6,8 @@ once. For configuration i, stage s with ``count[u]`` units of kind u costs
 
 - forward and backward seconds of a micro-batch: ``Σ_u count[u]·forward_seconds[i, u]`` and likewise backward;
 - after its last backward, once per step: ``Σ_u count[u]·reduce_seconds[i, u]``, then the optimizer likewise;
-- bytes: ``Σ_u count[u]·(static_bytes[i, u] + in_flight[i, s]·in_flight_bytes[i, u])``.
+- bytes: ``Σ_u count[u]·(static_bytes[i, u] + in_flight[i, s]·in_flight_bytes[i, u])``; those of embedding and head
+  may be negative, as the first and the last stage do without some of what `stage` has.
 
 `evaluate` adds the very same numbers.
 """

@@ -11,7 +11,6 @@ import numpy as np
 
 from autoplan.spec import Problem, Source
 from autoplan.spec.profile import CollectiveOp
-from costmodels.batch import Batch
 from costmodels.matmul import MeasuredMatmul
 from costmodels.unit_seconds import Resolved
 
@@ -27,10 +26,10 @@ _COMMUNICATION: dict[str, tuple[CollectiveOp, ...]] = {
 }
 
 
-def find_sources(problem: Problem, batch: Batch, resolved: Resolved) -> dict[str, Source]:
-    """Return the source of every time term, and of the memory, for a batch of one configuration."""
+def find_sources(problem: Problem, resolved: Resolved) -> dict[str, Source]:
+    """Return the source of every time term, and of the memory, for what a batch of one configuration resolved to."""
     compute = _compute_source(resolved)
-    communication = {term: _link_source(problem, batch, resolved, term) for term in _COMMUNICATION}
+    communication = {term: _link_source(problem, resolved, term) for term in _COMMUNICATION}
     fused = problem.profile is not None and problem.profile.optimizer_bytes_per_second is not None
     known = bool(resolved.ratios.known.all())
     return {
@@ -63,7 +62,7 @@ def _compute_source(resolved: Resolved) -> Source:
     return "interpolated" if measured else "roofline"
 
 
-def _link_source(problem: Problem, batch: Batch, resolved: Resolved, term: str) -> Source:
+def _link_source(problem: Problem, resolved: Resolved, term: str) -> Source:
     if problem.profile is None or not problem.profile.fits:
         return "roofline"
     placement, links = resolved.placement, resolved.links
@@ -74,7 +73,7 @@ def _link_source(problem: Problem, batch: Batch, resolved: Resolved, term: str) 
     }[term]
     if all(links.is_measured(op, group) for op in _COMMUNICATION[term] for group in groups):
         return "measured"
-    crosses = any((group.nodes > 1).any() for group in groups) and batch.tp.size > 0
+    crosses = any((group.nodes > 1).any() for group in groups)
     return "roofline" if crosses and problem.profile.cluster.num_nodes == 1 else "interpolated"
 
 
