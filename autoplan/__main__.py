@@ -2,6 +2,7 @@
 
 import os
 import sys
+from pathlib import Path
 
 
 def main() -> None:
@@ -17,9 +18,14 @@ def main() -> None:
 
 
 def _leave_working_directory() -> None:
-    here = os.getcwd()  # noqa: PTH109 -- pathlib is not needed to start
-    sys.path[:] = [entry for entry in sys.path if entry not in ("", here)]
     os.environ["PYTHONSAFEPATH"] = "1"
+    here = Path.cwd().resolve()
+    if here == Path(__file__).resolve().parent.parent:
+        return  # the folder that holds this package: the names in it are ours
+    sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != here]
+    inherited = os.environ.pop("PYTHONPATH", "").split(os.pathsep)
+    if kept := [entry for entry in inherited if Path(entry).resolve() != here]:
+        os.environ["PYTHONPATH"] = os.pathsep.join(kept)
 
 
 if __name__ == "__main__":

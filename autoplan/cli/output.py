@@ -2,8 +2,9 @@
 
 import json
 import os
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,8 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
+
+    from solver.search import Progress as SearchProgress
 
 
 def print_json(data: Any) -> None:
@@ -30,6 +33,27 @@ def console() -> "Console":
     from rich.console import Console
 
     return Console(highlight=False)
+
+
+@contextmanager
+def search_progress() -> "Iterator[Callable[[SearchProgress], None]]":
+    """Show on stderr how a search stands while the block runs; nothing where stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield lambda _progress: None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("searching") as status:
+        yield lambda progress: status.update(_describe(progress))
+
+
+def _describe(progress: "SearchProgress") -> str:
+    from autoplan.units import format_seconds
+
+    costed = f"{progress.phase}: {progress.explored} costed, {progress.pruned} ruled out"
+    if progress.incumbent_seconds is None or progress.gap is None:
+        return costed
+    return f"{costed}, best {format_seconds(progress.incumbent_seconds)} a step, gap {progress.gap:.1%}"
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from autoplan.cli.options import (
     ProfileOption,
     SeqLenOption,
 )
-from autoplan.cli.output import console, say, write_text
+from autoplan.cli.output import console, say, search_progress, write_text
 
 EXAMPLE = "autoplan plan llama-3-8b --cluster h100-80g-sxm:2x8 --global-batch 128 --seq-len 8192 --out plan.json"
 
@@ -64,16 +64,18 @@ def command(
         time_limit_seconds=time_limit,
         runnable_only=runnable_only,
     )
-    found = planner.plan(
-        model,
-        cluster=cluster,
-        global_batch=global_batch,
-        seq_len=seq_len,
-        optimizer=optimizer,
-        precision=precision,
-        profile=profile,
-        options=options,
-    )
+    with search_progress() as show:
+        found = planner.plan(
+            model,
+            cluster=cluster,
+            global_batch=global_batch,
+            seq_len=seq_len,
+            optimizer=optimizer,
+            precision=precision,
+            profile=profile,
+            options=options,
+            on_progress=show,
+        )
     text = to_json(found)
     if out is not None:
         write_text(out, text + "\n")

@@ -47,7 +47,7 @@ def render_estimate(estimate: Estimate, out: "Console") -> None:
     _render_breakdown(estimate, out)
     _render_memory(estimate, out)
     sources = sorted(set(estimate.sources.values()))
-    out.print(f"numbers are {', '.join(sources)}; not modelled: {', '.join(estimate.not_modelled) or 'nothing known'}")
+    out.print(f"numbers are {', '.join(sources)}; not modelled: {'; '.join(estimate.not_modelled)}")
 
 
 def describe_configuration(configuration: Configuration) -> str:
@@ -59,6 +59,17 @@ def describe_configuration(configuration: Configuration) -> str:
         if field.name in ALWAYS_SHOWN or value != getattr(default, field.name):
             parts.append(field.name if value is True else f"{field.name} {value}")
     return ", ".join(parts)
+
+
+def describe_difference(configuration: Configuration, best: Configuration) -> str:
+    """Return the fields in which a configuration differs from the best one."""
+    names = [field.name for field in fields(configuration)]
+    differing = [name for name in names if getattr(configuration, name) != getattr(best, name)]
+    return ", ".join(f"{name} {_word(getattr(configuration, name))}" for name in differing) or "other stage cuts"
+
+
+def _word(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _render_breakdown(estimate: Estimate, out: "Console") -> None:
@@ -101,11 +112,11 @@ def _render_alternatives(plan: Plan, out: "Console") -> None:
         return
     from rich.table import Table
 
-    table = Table("next best", "step", "slower by", "peak memory", box=None, padding=(0, 2, 0, 0))
+    table = Table("next best, with", "step", "slower by", "peak memory", box=None, padding=(0, 2, 0, 0))
     for other in plan.alternatives:
         slower = other.step_seconds / plan.estimate.step_seconds - 1
         table.add_row(
-            f"  {describe_configuration(other.configuration)}",
+            f"  {describe_difference(other.configuration, plan.configuration)}",
             format_seconds(other.step_seconds),
             f"{slower:.1%}",
             format_bytes(other.peak_memory_bytes),

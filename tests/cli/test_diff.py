@@ -1,0 +1,34 @@
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def other_file(tmp_path: Path, autoplan, asked) -> Path:
+    path = tmp_path / "other.json"
+    assert autoplan("plan", *asked, "--fix", "tp=4", "--fix", "pp=1", "--out", path).status == 0
+    return path
+
+
+def test_json_has_what_differs(plan_file, other_file, autoplan):
+    difference = autoplan("diff", plan_file, other_file, "--json").json
+    assert difference["configuration"]["pp"] == [2, 1]
+    assert difference["configuration"]["tp"][1] == 4
+    assert "cp" not in difference["configuration"]
+    assert difference["inputs"] == {}
+    assert [sum(layers) for layers in difference["layers_per_stage"]] == [12, 12]
+    totals = [
+        sum(seconds[plan] for term, seconds in difference["step_seconds"].items() if term != "total") for plan in (0, 1)
+    ]
+    assert totals == pytest.approx(difference["step_seconds"]["total"])
+
+
+def test_a_plan_does_not_differ_from_itself(plan_file, autoplan):
+    difference = autoplan("diff", plan_file, plan_file, "--json").json
+    assert difference["configuration"] == difference["inputs"] == {}
+
+
+def test_the_text_has_both_columns(plan_file, other_file, autoplan):
+    text = autoplan("diff", plan_file, other_file).out
+    for word in ("layers per stage", "dp_shard", "step, total", "peak memory"):
+        assert word in text

@@ -1,0 +1,25 @@
+def test_json_compares_with_neighbours_and_the_pins(plan_file, autoplan):
+    answer = autoplan("explain", plan_file, "--why-not", "tp=4,pp=1", "--json")
+    assert answer.status == 0
+    assert answer.json["why_not"]["pins"] == {"tp": 4, "pp": 1}
+    assert answer.json["why_not"]["configuration"]["tp"] == 4
+    assert {"tp": 2} in [other["pins"] for other in answer.json["neighbours"]]
+
+
+def test_the_text_says_what_binds(plan_file, autoplan):
+    text = autoplan("explain", plan_file, "--why-not", "tp=4").out
+    for word in ("sets the pace", "memory", "why not tp=4", "with instead", "recompute=full"):
+        assert word in text
+
+
+def test_wrong_pins_name_the_flag(plan_file, autoplan):
+    answer = autoplan("explain", plan_file, "--why-not", "width=3")
+    assert answer.status == 2
+    assert "--why-not width=3" in answer.err
+
+
+def test_a_plan_that_was_altered_is_refused(plan_file, autoplan):
+    plan_file.write_text(plan_file.read_text().replace('"global_batch": 64', '"global_batch": 128'))
+    answer = autoplan("explain", plan_file)
+    assert answer.status == 2
+    assert "does not match the content" in answer.err

@@ -1,0 +1,26 @@
+import pytest
+
+from autoplan.cli.output import write_text
+
+
+def test_a_file_is_replaced_whole(tmp_path):
+    path = tmp_path / "new" / "plan.json"
+    write_text(path, "one")
+    write_text(path, "two")
+    assert path.read_text() == "two"
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_nothing_is_left_when_writing_fails(tmp_path):
+    path = tmp_path / "plan.json"
+    write_text(path, "one")
+    with pytest.raises(UnicodeEncodeError):
+        write_text(path, "\ud800")
+    assert path.read_text() == "one"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_gets_the_permissions_of_any_new_file(tmp_path):
+    (tmp_path / "other").touch()
+    write_text(tmp_path / "plan.json", "one")
+    assert (tmp_path / "plan.json").stat().st_mode == (tmp_path / "other").stat().st_mode

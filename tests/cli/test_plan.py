@@ -1,0 +1,68 @@
+import json
+
+import pytest
+
+from autoplan.spec import read_plan
+from tests.commands import run_autoplan, tiny_config
+
+
+def test_json_is_the_plan_itself(autoplan, asked):
+    answer = autoplan("plan", *asked, "--json")
+    assert answer.status == 0
+    plan = read_plan(answer.out, where="stdout")
+    assert plan.search.status == "optimal"
+    assert plan.workload.global_batch == 64
+
+
+def test_out_holds_the_same_plan(autoplan, asked, tmp_path):
+    answer = autoplan("plan", *asked, "--json", "--out", tmp_path / "plan.json")
+    assert json.loads((tmp_path / "plan.json").read_text()) == answer.json
+    assert "plan.json" in answer.err
+
+
+def test_the_summary_says_what_how_fast_and_how_full(autoplan, asked):
+    text = autoplan("plan", *asked, "--top", "2").out
+    for word in ("gpt2", "h100-80g-sxm:1x8", "dp_replicate", "MFU", "compute", "total", "fits", "optimal", "next best"):
+        assert word in text
+
+
+def test_pins_and_bans_hold(autoplan, asked):
+    plan = autoplan("plan", *asked, "--fix", "tp=2", "--fix", "recompute=full", "--forbid", "pp>1", "--json").json
+    assert plan["configuration"]["tp"] == 2
+    assert plan["configuration"]["recompute"] == "full"
+    assert plan["configuration"]["pp"] == 1
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--fix", "tp"], "--fix tp"),
+        (["--fix", "width=3"], "--fix width=3"),
+        (["--forbid", "tp ~ 3"], "--forbid"),
+    ],
+)
+def test_a_wrong_pin_names_the_flag(flags, words, autoplan, asked):
+    answer = autoplan("plan", *asked, *flags)
+    assert answer.status == 2
+    assert words in answer.err
+
+
+def test_no_plan_has_status_3_and_remedies(autoplan):
+    answer = autoplan(
+        "plan", "llama-3-8b", "--cluster", "a100-40g-sxm:1x1", "--global-batch", "1", "--seq-len", "512", "--json"
+    )
+    assert answer.status == 3
+    error = answer.json["error"]
+    assert error["type"] == "NoPlanError"
+    assert error["remedies"]
+    assert "  1. " in answer.err
+
+
+def test_what_was_left_out_of_a_model_is_said_on_stderr(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({**tiny_config(), "num_local_experts": 8}))
+    arguments = ["--cluster", "cpu:1x2", "--global-batch", "2", "--seq-len", "64", "--json"]
+    done = run_autoplan("plan", "config.json", *arguments, folder=tmp_path)
+    assert done.returncode == 0
+    assert done.stderr.startswith("autoplan: warning: config.json")
+    assert "num_local_experts" in done.stderr
+    assert json.loads(done.stdout)["model"]["hidden_size"] == 32
