@@ -56,7 +56,7 @@ _QUICK_CPU = Effort(
     layer_seconds=16.0,
     message_bytes=(KIB, 16 * KIB, 256 * KIB, 2 * MIB, 16 * MIB),
     collective_seconds=8.0,
-    contention_seconds=1.0,
+    contention_seconds=0.6,
     optimizer_parameters=4_000_000,
     copy_bytes=128 * MIB,
 )

@@ -51,21 +51,29 @@ def measure_layers(
 ) -> tuple[LayerTiming, ...]:
     """Time the model's blocks, or a default set, from the smallest shape until time or memory would run out.
 
-    `rates` are the best FLOP/s of each precision; they say whether a block's first shape fits at all.
+    Every block and degree has an even share of the time for its larger shapes; the smallest may take from the
+    others' shares. `rates` are the best FLOP/s of each precision; they say how long that one is going to take.
     """
     kinds = subjects(model, kind=ranks.kind, num_ranks=ranks.place.num_ranks)
     pairs = list(product(supported_precisions(ranks.device), kinds))
-    budget = Budget(ranks, seconds=effort.layer_seconds)
+    whole = Budget(ranks, seconds=effort.layer_seconds)
     timings: list[LayerTiming] = []
     for index, (precision, subject) in enumerate(pairs):
         phase.report(index / len(pairs), f"layer {precision} hidden {subject.model.hidden_size} tp {subject.tp}")
-        share = budget.split(len(pairs) - index)
-        timings.extend(_time_subject(ranks, subject, precision, effort, memory, rates[precision], share))
+        share = whole.split(len(pairs) - index)
+        timings.extend(_time_subject(ranks, subject, precision, effort, memory, rates[precision], whole, share))
     return tuple(timings)
 
 
 def _time_subject(
-    ranks: Ranks, subject: Subject, precision: str, effort: Effort, memory: Memory, rate: float, budget: Budget
+    ranks: Ranks,
+    subject: Subject,
+    precision: str,
+    effort: Effort,
+    memory: Memory,
+    rate: float,
+    whole: Budget,
+    share: Budget,
 ) -> Iterator[LayerTiming]:
     room = memory.room_bytes - _state_bytes(subject, precision)
     if room <= 0:
@@ -76,8 +84,9 @@ def _time_subject(
     previous: LayerTiming | None = None
     for micro_batch, seq_len in shapes(effort.micro_batches, effort.seq_lens, limit=subject.model.max_positions):
         flops = layer.flops(micro_batch, seq_len)
+        allowance = whole if previous is None else share
         if (
-            not budget.allows(_RUNS_OF_BOTH * runs * flops / rate)
+            not allowance.allows(_RUNS_OF_BOTH * runs * flops / rate)
             or _expected_bytes(subject, previous, micro_batch, seq_len) > room
         ):
             return

@@ -104,7 +104,8 @@ def test_progress_rises_to_the_end(profile, steps):
 
 
 def test_a_single_rank_has_no_collectives():
-    profile = profile_with(ASSIGNMENT, num_ranks=1, on_progress=lambda *_: None)
+    assignment = replace(ASSIGNMENT, effort=replace(TINY, micro_batches=(1,)))
+    profile = profile_with(assignment, num_ranks=1, on_progress=lambda *_: None)
     assert (profile.collectives, profile.fits, profile.contention) == ((), (), None)
     assert {layer.tp for layer in profile.layers} == {1}
     device = profile.cluster.groups[0].device
