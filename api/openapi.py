@@ -1,5 +1,6 @@
 """The OpenAPI document: which errors a route answers with, and in which media type."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from fastapi import FastAPI
@@ -17,6 +18,8 @@ REASONS = {
     500: "The service failed, or its search process was killed.",
     503: "The service is busy, starting or stopping.",
 }
+PROBLEM = {"$ref": "#/components/schemas/Problem"}
+FASTAPIS_OWN = {"$ref": "#/components/schemas/HTTPValidationError"}
 BODY_ERRORS = (400, 413, 415, 422)
 
 
@@ -31,14 +34,24 @@ def operation_id(route: APIRoute) -> str:
 
 
 class Service(FastAPI):
-    """A FastAPI app whose document puts problems under their own media type."""
+    """A FastAPI app whose document has problems for errors, under their own media type."""
 
     def openapi(self) -> dict[str, Any]:
         """Return the OpenAPI document."""
         document = super().openapi()
         for operations in document["paths"].values():
             for operation in operations.values():
-                for status, response in operation["responses"].items():
-                    if status >= "400" and "application/json" in response.get("content", {}):
-                        response["content"][MEDIA_TYPE] = response["content"].pop("application/json")
+                operation["responses"] = dict(_answers(operation["responses"]))
+        for name in ("HTTPValidationError", "ValidationError"):
+            document["components"]["schemas"].pop(name, None)
         return document
+
+
+def _answers(responses: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for status, response in responses.items():
+        content = response.get("content", {})
+        schema = content.get("application/json", {}).get("schema", {})
+        if schema == PROBLEM:
+            yield status, {**response, "content": {MEDIA_TYPE: content["application/json"]}}
+        elif schema != FASTAPIS_OWN:  # what FastAPI assumes of every route with parameters
+            yield status, response

@@ -3,7 +3,7 @@
 import re
 
 DEFAULT_WAIT_SECONDS = 10
-_WAIT = re.compile(r"\bwait\s*=\s*\"?(\d{1,9})\b")
+_WAIT = re.compile(r"\bwait\s*=\s*\"?(\d{1,9})\b", re.IGNORECASE)
 
 
 def wait_seconds(prefer: str | None, *, longest: int) -> int:
@@ -15,4 +15,4 @@ def wait_seconds(prefer: str | None, *, longest: int) -> int:
     found = _WAIT.search(prefer or "")
     if found:
         return min(int(found[1]), longest)
-    return 0 if "respond-async" in (prefer or "") else min(DEFAULT_WAIT_SECONDS, longest)
+    return 0 if "respond-async" in (prefer or "").lower() else min(DEFAULT_WAIT_SECONDS, longest)

@@ -13,7 +13,7 @@ from api import defaults
 from api.db.profiles import get_newest_profile, get_profile
 from api.wire import BareModel, EstimateRequest, OptionsIn, PlanRequest, WorkloadIn
 from autoplan import __version__
-from autoplan.errors import ConfigurationError
+from autoplan.errors import ConfigurationError, ModelError
 from autoplan.planner import make_problem
 from autoplan.readers import parse_cluster, parse_model
 from autoplan.readers.notices import ReaderWarning
@@ -67,12 +67,19 @@ def read_estimate(session: Session, body: EstimateRequest) -> tuple[Asked, Confi
 
 def _read(session: Session, model: Any, cluster: Any, workload: WorkloadIn) -> Asked:
     with _notices() as notices:
-        spec = parse_model(model, where="model")
+        spec = _model(model)
         chosen: dict[str, Any] = {}
         described, profile = _cluster(session, cluster, chosen)
         sizes = _workload(workload, spec, described, chosen)
         problem = make_problem(spec, cluster=described, profile=profile, **sizes)
     return Asked(problem=problem, defaults=chosen, notices=tuple(notices))
+
+
+def _model(given: Any) -> ModelSpec:
+    try:
+        return parse_model(given, where="model")
+    except OverflowError as error:
+        raise ModelError(str(error), where="model") from None
 
 
 def _cluster(session: Session, given: Any, chosen: dict[str, Any]) -> tuple[Cluster, Profile | None]:

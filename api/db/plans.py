@@ -6,15 +6,12 @@ from sqlalchemy.orm import Session, defer
 from api.db.rows import PlanRow
 
 
-def get_plan(session: Session, plan_id: str) -> bytes | None:
-    """Return the JSON text of the newest answer of this plan id, as it was stored."""
+def get_plan(session: Session, plan_id: str, *, job_id: str | None = None) -> bytes | None:
+    """Return the JSON text of a plan as it was stored: as one job found it, or by default the newest."""
     query = select(PlanRow.content).where(PlanRow.id == plan_id)
+    if job_id is not None:
+        query = query.where(PlanRow.job_id == job_id)
     return session.scalar(query.order_by(PlanRow.sequence.desc()).limit(1))
-
-
-def get_plan_of_job(session: Session, job_id: str) -> bytes | None:
-    """Return the JSON text of the plan that a job found, as it was stored."""
-    return session.scalar(select(PlanRow.content).where(PlanRow.job_id == job_id))
 
 
 def list_plans(session: Session, *, limit: int, before: int | None) -> list[PlanRow]:

@@ -19,7 +19,7 @@ from autoplan.planner import plan
 from autoplan.spec import Problem
 from autoplan.spec.codec import from_jsonable, to_json, to_jsonable
 from solver.options import SearchOptions
-from solver.search import Progress
+from solver.result import Progress
 
 
 def main() -> None:

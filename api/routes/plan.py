@@ -5,13 +5,13 @@ import hashlib
 from fastapi import APIRouter, Request, Response
 
 from api.db.jobs import get_job
-from api.db.plans import get_plan_of_job
+from api.db.plans import get_plan
 from api.db.rows import JobRow
 from api.deps import DatabaseDep, IdempotencyKey, JobsDep, SettingsDep, Wait
 from api.openapi import BODY_ERRORS, problems
 from api.problems import Problem, ProblemError, from_status
 from api.requests import read_search
-from api.routes.jobs import POLL_SECONDS, job_url, show
+from api.routes.jobs import POLL_SECONDS, job_url, plan_url, show
 from api.stating import stated
 from api.strict_json import StrictRoute
 from api.wire import JobOut, PlanBody
@@ -88,7 +88,8 @@ async def _answer(database: DatabaseDep, jobs: JobsDep, job_id: str) -> Response
 
 
 async def _plan(database: DatabaseDep, row: JobRow) -> Response:
-    content = await database.acall(get_plan_of_job, row.id)
-    headers = {"Content-Location": f"/plans/{row.plan_id}", "Link": f'<{job_url(row.id)}>; rel="via"'}
+    assert row.plan_id is not None
+    content = await database.acall(get_plan, row.plan_id, job_id=row.id)
+    headers = {"Content-Location": plan_url(row), "Link": f'<{job_url(row.id)}>; rel="via"'}
     headers |= stated(row.defaults, row.notices)
     return Response(content, headers=headers, media_type="application/json")

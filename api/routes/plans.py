@@ -1,6 +1,8 @@
 """Plans that were found."""
 
-from fastapi import APIRouter, Response
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
 
 from api.db import plans
 from api.db.rows import PlanRow
@@ -22,12 +24,17 @@ def list_plans(database: DatabaseDep, limit: Limit = 50, before: Before = None) 
 
 
 @router.get("/plans/{plan_id}", response_model=Plan, responses=problems(404))
-def read_plan(plan_id: str, database: DatabaseDep) -> Response:
+def read_plan(
+    plan_id: str,
+    database: DatabaseDep,
+    job: Annotated[str | None, Query(description="The job whose answer is wanted.")] = None,
+) -> Response:
     """Give a plan out, byte for byte as it was found.
 
-    Searches with other options can come to the same plan, with other runners-up: the newest is given out.
+    Searches with other options can come to the same plan, with another record of the search and other
+    runners-up, which the id does not cover. The newest is given out, or the one that `job` found.
     """
-    content = database.call(plans.get_plan, plan_id)
+    content = database.call(plans.get_plan, plan_id, job_id=job)
     if content is None:
         raise not_found("plan", plan_id)
     return Response(content, media_type="application/json")

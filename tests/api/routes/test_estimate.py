@@ -1,0 +1,42 @@
+import pytest
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def body(request_body):
+    return {**request_body, "configuration": {"dp_shard": 2, "zero_stage": 3, "micro_batch": 8}}
+
+
+async def test_an_estimate_is_the_one_that_a_plan_carries(client, request_body):
+    plan = (await client.post("/plan", json={**request_body, "options": {"fix": {"pp": 1}}})).json()
+    estimate = await client.post("/estimate", json={**request_body, "configuration": plan["configuration"]})
+    assert estimate.status_code == 200, estimate.text
+    assert estimate.json() == plan["estimate"]
+
+
+async def test_what_was_chosen_is_stated(client, body):
+    del body["workload"]
+    response = await client.post("/estimate", json=body)
+    assert "workload.global_batch=16" in response.headers["autoplan-defaults"]
+
+
+@pytest.mark.parametrize(
+    ("configuration", "words"),
+    [
+        ({"tp": 4}, "4 ranks, the cluster has 2"),
+        ({"tp": "2"}, "tp"),
+        ({"nothing": 1}, "nothing"),
+        ({"dp_shard": 2}, "zero_stage"),
+    ],
+)
+async def test_a_configuration_that_breaks_a_rule_is_a_422_that_says_which(
+    client, body, is_problem, configuration, words
+):
+    problem = is_problem(await client.post("/estimate", json={**body, "configuration": configuration}), 422)
+    assert problem["where"].startswith("configuration")
+    assert words in problem["detail"]
+
+
+async def test_a_missing_configuration_is_named(client, request_body, is_problem):
+    assert is_problem(await client.post("/estimate", json=request_body), 422)["where"] == "configuration"
