@@ -92,11 +92,13 @@ def sum_over_ranks(*values: Tensor) -> tuple[float, ...]:
     return tuple(stacked.tolist())
 
 
-def scale_gradients(parameters: Parameters, factor: float) -> None:
-    """Multiply every gradient in place."""
+def clip_gradients(parameters: Parameters, norm: float, *, limit: float | None) -> None:
+    """Scale the gradients down, in place, when their global `norm` is over `limit`, as torch's clip_grad_norm_ does."""
+    if limit is None or norm <= limit:
+        return
     gradients = [_local(parameter.grad) for parameter in parameters.values() if parameter.grad is not None]
     if gradients:
-        torch._foreach_mul_(gradients, factor)
+        torch._foreach_mul_(gradients, limit / (norm + 1e-6))
 
 
 def _local(tensor: Tensor) -> Tensor:

@@ -89,9 +89,7 @@ class Training:
         squares = optim.local_squared_norm(self._counted(parameters), self.layout)
         loss_sum, squared_norm = optim.sum_over_ranks(loss, squares)
         grad_norm = squared_norm**0.5
-        limit = self.plan.optimizer.max_grad_norm
-        if limit is not None and grad_norm > limit:
-            optim.scale_gradients(parameters, limit / grad_norm)
+        optim.clip_gradients(parameters, grad_norm, limit=self.plan.optimizer.max_grad_norm)
         rate = optim.learning_rate(self.plan.optimizer, self.steps_done)
         optim.set_learning_rate(self.optimizer, rate)
         self.optimizer.step()

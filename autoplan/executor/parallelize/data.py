@@ -25,16 +25,21 @@ from autoplan.spec.plan import LayerPlan
 
 @dataclass(frozen=True, slots=True)
 class GradientSync:
-    """When weights are released and gradients reduced; `module` is None when no rank shares this one's weights."""
+    """When weights are released and gradients reduced; `module` is None when no rank shares this one's weights.
+
+    `pipelined` means that forwards of other micro-batches are under way in a backward: FSDP then keeps the order of
+    its groups until the last one. Otherwise it would gather the group before the first, once a step for nothing.
+    """
 
     module: FSDPModule | None
     zero_stage: Literal[0, 1, 2, 3]
+    pipelined: bool
 
     def before_backward(self, *, last: bool) -> None:
         """Prepare the backward of one micro-batch; `last` for the step's last."""
         if self.module is None:
             return
-        self.module.set_is_last_backward(last)
+        self.module.set_is_last_backward(last or not self.pipelined)
         self.module.set_requires_gradient_sync(last or self.zero_stage >= 2)
         self.module.set_requires_all_reduce(last)
         self.module.set_reshard_after_backward(last or self.zero_stage == 3)
@@ -52,8 +57,9 @@ def apply_data_parallel(
 
     A single data-parallel rank is wrapped only when its compute type is not its master type.
     """
+    pipelined = layout.size("pp") > 1
     if layout.data_ranks == 1 and precision.is_uniform:
-        return GradientSync(module=None, zero_stage=zero_stage)
+        return GradientSync(module=None, zero_stage=zero_stage, pipelined=pipelined)
     policy = MixedPrecisionPolicy(
         param_dtype=precision.compute, reduce_dtype=precision.reduce, cast_forward_inputs=False
     )
@@ -64,7 +70,7 @@ def apply_data_parallel(
             axes = ("dp_replicate", "dp_shard") if layout.size("dp_replicate") > 1 else ("dp_shard",)
             fully_shard(module, mesh=layout.mesh[axes], mp_policy=policy, reshard_after_forward=reshard)
     assert isinstance(decoder, FSDPModule)
-    return GradientSync(module=decoder, zero_stage=zero_stage)
+    return GradientSync(module=decoder, zero_stage=zero_stage, pipelined=pipelined)
 
 
 def _groups(decoder: Decoder, layers: tuple[LayerPlan, ...], zero_stage: int) -> list[tuple[nn.Module, bool]]:
