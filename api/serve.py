@@ -28,9 +28,9 @@ def serve(settings: Settings, *, on_listening: Callable[[str], None] = lambda _u
     `on_listening` is told the service's URL as soon as it answers there. Raises InputError when the address or
     the database cannot be used.
     """
-    configure_logs()
     with _listen(settings) as listener:
         app = create_app(settings)
+        configure_logs()
         config = uvicorn.Config(
             app,
             log_config=None,

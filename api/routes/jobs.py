@@ -46,7 +46,10 @@ async def read_job(job_id: str, database: DatabaseDep, jobs: JobsDep, response: 
 
 @router.delete("/jobs/{job_id}", responses=problems(404, 409))
 async def cancel_job(job_id: str, database: DatabaseDep, jobs: JobsDep) -> JobOut:
-    """Stop a search. A job that has its plan or has failed cannot be cancelled any more: 409."""
+    """Stop a search, for everyone who sent an equal request: they share the job.
+
+    A job that has its plan or has failed cannot be cancelled any more: 409.
+    """
     await _find(database, job_id)
     await jobs.cancel(job_id)
     row = await _find(database, job_id)

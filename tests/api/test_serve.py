@@ -10,6 +10,10 @@ import httpx
 import psutil
 import pytest
 
+from api.serve import serve
+from api.settings import Settings
+from autoplan.errors import InputError
+
 PROGRAM = "from api.serve import serve; from api.settings import read_settings; serve(read_settings())"
 NO_WAIT = {"prefer": "wait=0"}
 
@@ -40,10 +44,6 @@ def serving(folder, **environment):
             if process.poll() is None:
                 process.terminate()
                 process.communicate(timeout=60)
-
-
-def children(process):
-    return psutil.Process(process.pid).children(recursive=True)
 
 
 def wait_until_frozen_search_runs(client, url):
@@ -95,19 +95,23 @@ def test_the_service_answers_while_a_search_runs_and_outlives_its_end(service, f
     assert client.post("/plan", json=request_body).status_code == 200
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_the_service_and_its_processes_and_waiters_are_told(tmp_path, freeze, request_body, number):
-    with serving(tmp_path) as (process, client):
-        freeze(process.pid)
-        started = children(process)
-        url = client.post("/plan", json=request_body, headers=NO_WAIT).headers["location"]
-        wait_until_frozen_search_runs(client, url)
-        process.send_signal(number)
-        _, log = process.communicate(timeout=60)
+def end(process, number):
+    """Send a signal to a service, and check that it ends well and leaves no process."""
+    started = psutil.Process(process.pid).children(recursive=True)
+    process.send_signal(number)
+    _, log = process.communicate(timeout=60)
     assert process.returncode == 0, log
     assert "Traceback" not in log
     assert started
     assert not any(child.is_running() for child in started)
+
+
+def test_sigterm_ends_the_service_in_the_middle_of_a_search(tmp_path, freeze, request_body):
+    with serving(tmp_path) as (process, client):
+        freeze(process.pid)
+        url = client.post("/plan", json=request_body, headers=NO_WAIT).headers["location"]
+        wait_until_frozen_search_runs(client, url)
+        end(process, signal.SIGTERM)
 
 
 def test_plans_outlive_the_service_and_unfinished_jobs_do_not(tmp_path, freeze, request_body):
@@ -120,19 +124,23 @@ def test_plans_outlive_the_service_and_unfinished_jobs_do_not(tmp_path, freeze, 
         process.wait(timeout=60)
         search.resume()
         search.wait(timeout=60)
-    with serving(tmp_path) as (_, client):
+    with serving(tmp_path) as (process, client):
         assert client.get(plan.headers["content-location"]).content == plan.content
         assert client.post("/plan", json=request_body, headers=NO_WAIT).content == plan.content
         job = client.get(url).json()
         assert job["state"] == "failed"
         assert "restarted" in job["problem"]["detail"]
+        end(process, signal.SIGINT)
 
 
-def test_what_cannot_be_used_is_an_input_error(tmp_path):
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = str(taken.getsockname()[1])
-        with launch(tmp_path, AUTOPLAN_PORT=port) as process:
-            _, log = process.communicate(timeout=60)
-    assert log.splitlines()[-1].startswith(f"autoplan.errors.InputError: AUTOPLAN_PORT: 127.0.0.1:{port}")
-    assert not (tmp_path / "autoplan").exists()
+def test_a_port_that_is_taken_is_an_input_error_and_nothing_is_made(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(InputError, match=f"AUTOPLAN_PORT: 127.0.0.1:{port}"):
+            serve(Settings(port=port, database_url=f"sqlite:///{tmp_path}/autoplan/x.db"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_host_that_is_not_known_is_an_input_error(tmp_path):
+    with pytest.raises(InputError, match=r"AUTOPLAN_HOST: nothing\.invalid"):
+        serve(Settings(host="nothing.invalid", allow_remote=True, database_url=f"sqlite:///{tmp_path}/x.db"))
