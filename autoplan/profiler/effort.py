@@ -10,12 +10,14 @@ from autoplan.units import KIB, MIB
 class Patience:
     """How long one measurement goes on: about `seconds`, within `min_repeats` and `max_repeats`.
 
-    What takes less than `window_seconds` is run several times for one reading of the clock.
+    What takes less than `window_seconds` is run several times for one reading of the clock; what takes more than
+    `long_seconds` is run as seldom as can be.
     """
 
     min_repeats: int
     max_repeats: int
     seconds: float
+    long_seconds: float
     window_seconds: float = 0.002
 
 
@@ -47,7 +49,7 @@ _LARGE_WIDTHS = ((1024, 4096), (4096, 1024), (1024, 32000), (4096, 4096))
 _DEVICE_WIDTHS = ((4096, 14336), (14336, 4096), (8192, 8192), (8192, 28672), (4096, 128256))
 
 _QUICK_CPU = Effort(
-    patience=Patience(min_repeats=3, max_repeats=10, seconds=0.1),
+    patience=Patience(min_repeats=3, max_repeats=10, seconds=0.1, long_seconds=0.5),
     matmul_rows=(16, 128, 512, 2048),
     matmul_widths=_SMALL_WIDTHS,
     matmul_seconds=7.0,
@@ -62,7 +64,7 @@ _QUICK_CPU = Effort(
 )
 
 _FULL_CPU = Effort(
-    patience=Patience(min_repeats=5, max_repeats=30, seconds=0.5),
+    patience=Patience(min_repeats=5, max_repeats=30, seconds=0.5, long_seconds=2.0),
     matmul_rows=(16, 64, 256, 1024, 4096),
     matmul_widths=_SMALL_WIDTHS + _LARGE_WIDTHS,
     matmul_seconds=45.0,
@@ -77,7 +79,7 @@ _FULL_CPU = Effort(
 )
 
 _QUICK_CUDA = Effort(
-    patience=Patience(min_repeats=3, max_repeats=20, seconds=0.1),
+    patience=Patience(min_repeats=3, max_repeats=20, seconds=0.1, long_seconds=0.5),
     matmul_rows=(128, 1024, 8192),
     matmul_widths=_SMALL_WIDTHS + _LARGE_WIDTHS,
     matmul_seconds=7.0,
@@ -92,7 +94,7 @@ _QUICK_CUDA = Effort(
 )
 
 _FULL_CUDA = Effort(
-    patience=Patience(min_repeats=5, max_repeats=50, seconds=0.5),
+    patience=Patience(min_repeats=5, max_repeats=50, seconds=0.5, long_seconds=2.0),
     matmul_rows=(16, 128, 1024, 4096, 16384),
     matmul_widths=_SMALL_WIDTHS + _LARGE_WIDTHS + _DEVICE_WIDTHS,
     matmul_seconds=45.0,

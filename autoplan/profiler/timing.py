@@ -14,6 +14,7 @@ from autoplan.spec.profile import Timing
 Work = Callable[[], object]
 
 _MAX_LOOPS = 1000
+_LONG_REPEATS = 2
 
 
 def summarize(seconds: Sequence[float]) -> Timing:
@@ -60,7 +61,7 @@ def time_together(
 
     A rank whose `work` is None only keeps the others company. `prepare` runs before each repeat, outside the
     time. `work` does the measured thing `count` times, and the result is for one. One run warms up, the next
-    one says how many repeats the patience allows.
+    one says how many repeats the patience allows; what takes long is warm after one run and repeated twice.
     """
 
     def read(loops: int) -> float:
@@ -70,11 +71,14 @@ def time_together(
         ranks.barrier()
         return clock(ranks, work, loops=loops) if work is not None else 0.0
 
-    read(1)
-    estimate = max(ranks.slowest([read(1)])[0], 1e-9)
+    estimate = ranks.slowest([read(1)])[0]
+    takes_long = estimate > patience.long_seconds
+    if not takes_long:
+        estimate = max(ranks.slowest([read(1)])[0], 1e-9)
     # A prepared run cannot be looped: the second loop would find what the first left.
     loops = 1 if prepare is not None else min(max(math.ceil(patience.window_seconds / estimate), 1), _MAX_LOOPS)
     wanted = int(patience.seconds / (estimate * loops))
-    repeats = min(max(wanted, patience.min_repeats), patience.max_repeats)
+    least = min(patience.min_repeats, _LONG_REPEATS) if takes_long else patience.min_repeats
+    repeats = min(max(wanted, least), patience.max_repeats)
     seconds = ranks.slowest([read(loops) for _ in range(repeats)])
     return summarize([value / (loops * count) for value in seconds])

@@ -20,7 +20,7 @@ from autoplan.spec.profile import Profile
 from autoplan.units import GIB, KIB, MIB
 
 TINY = Effort(
-    patience=Patience(min_repeats=2, max_repeats=3, seconds=0.0),
+    patience=Patience(min_repeats=2, max_repeats=3, seconds=0.0, long_seconds=60.0),
     matmul_rows=(8, 16),
     matmul_widths=((32, 32),),
     matmul_seconds=1000.0,

@@ -1,4 +1,5 @@
 import time
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -8,7 +9,7 @@ from autoplan.profiler.launcher import run_ranks
 from autoplan.profiler.ranks import Place, join_ranks
 from autoplan.profiler.timing import summarize, time_together
 
-PATIENCE = Patience(min_repeats=3, max_repeats=5, seconds=0.0)
+PATIENCE = Patience(min_repeats=3, max_repeats=5, seconds=0.0, long_seconds=60.0)
 
 
 def sleep_by_rank(ranks):
@@ -20,12 +21,16 @@ def time_on_one_rank(ranks):
     return time_together(ranks, work, patience=PATIENCE, count=2)
 
 
-def count_runs(ranks):
+def count_runs(ranks, patience=PATIENCE):
     runs, prepared = [], []
     timing = time_together(
-        ranks, lambda: runs.append(prepared[-1]), patience=PATIENCE, prepare=lambda: prepared.append(len(prepared))
+        ranks, lambda: runs.append(prepared[-1]), patience=patience, prepare=lambda: prepared.append(len(prepared))
     )
     return runs, timing.repeats
+
+
+def count_long_runs(ranks):
+    return count_runs(ranks, replace(PATIENCE, long_seconds=0.0))
 
 
 def join(rank, report, *, work, folder):
@@ -56,6 +61,12 @@ def test_a_rank_without_work_keeps_company_and_a_double_run_counts_twice(launch)
     first, second = launch(time_on_one_rank)
     assert first == second
     assert first.seconds >= 0.01
+
+
+def test_what_takes_long_is_run_seldom(launch):
+    (runs, repeats), _ = launch(count_long_runs)
+    assert repeats == 2
+    assert len(runs) == 3  # one warms up
 
 
 def test_every_run_is_prepared_anew(launch):
