@@ -17,7 +17,7 @@ from autoplan.errors import RunError
 
 EXAMPLE = "autoplan demo --dir autoplan-demo"
 MODEL = "llama-15m"
-GLOBAL_BATCH, SEQ_LEN = 16, 256
+GLOBAL_BATCH, SEQ_LEN = 8, 256
 
 
 def command(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
-    from solver.search import Progress as SearchProgress
+    from solver.result import Progress as SearchProgress
 
 
 def print_json(data: Any) -> None:

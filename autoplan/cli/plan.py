@@ -1,6 +1,6 @@
 """`autoplan plan`: search for the fastest configuration that fits."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,6 +16,10 @@ from autoplan.cli.options import (
     SeqLenOption,
 )
 from autoplan.cli.output import console, say, search_progress, write_text
+from autoplan.spec import OptimizerKind
+
+if TYPE_CHECKING:
+    from autoplan.spec.plan import OptimizerPlan
 
 EXAMPLE = "autoplan plan llama-3-8b --cluster h100-80g-sxm:2x8 --global-batch 128 --seq-len 8192 --out plan.json"
 
@@ -44,6 +48,10 @@ def command(
     time_limit: Annotated[
         float | None,
         typer.Option("--time-limit", min=0.0, metavar="SECONDS", help="Stop the search then and state the gap."),
+    ] = None,
+    lr: Annotated[float | None, typer.Option("--lr", min=1e-12, help="Learning rate after warm-up.")] = None,
+    warmup_steps: Annotated[
+        int | None, typer.Option("--warmup-steps", min=0, help="Steps over which the learning rate rises.")
     ] = None,
     out: OutOption = None,
     as_json: JsonOption = False,
@@ -74,6 +82,7 @@ def command(
             precision=precision,
             profile=profile,
             options=options,
+            optimizer_plan=_optimizer_plan(optimizer, lr, warmup_steps),
             on_progress=show,
         )
     text = to_json(found)
@@ -84,3 +93,16 @@ def command(
         typer.echo(text)
     else:
         render_plan(found, console())
+
+
+def _optimizer_plan(optimizer: OptimizerKind, lr: float | None, warmup_steps: int | None) -> "OptimizerPlan":
+    from dataclasses import replace
+
+    from solver.assemble import default_optimizer
+
+    usual = default_optimizer(optimizer)
+    return replace(
+        usual,
+        learning_rate=usual.learning_rate if lr is None else lr,
+        warmup_steps=usual.warmup_steps if warmup_steps is None else warmup_steps,
+    )

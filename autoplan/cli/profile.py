@@ -101,12 +101,12 @@ def render(profile: "Profile") -> None:
     """Write what was measured, in a few lines."""
     from rich.table import Table
 
-    from autoplan.units import format_bytes, format_count, format_seconds
+    from autoplan.units import format_bytes, format_seconds
 
     out, group = console(), profile.cluster.groups[0]
     out.print(f"{profile.provenance.device_name}: {profile.provenance.num_ranks} ranks, cluster {profile.cluster.name}")
     for precision, rate in group.device.peak_flops.items():
-        out.print(f"matmul {precision}: {format_count(rate)}FLOP/s a rank")
+        out.print(f"matmul {precision}: {rate / 1e9:.4g} GFLOP/s a rank")
     out.print(
         f"memory: {format_bytes(group.device.memory_bytes)} a rank, "
         f"{format_bytes(group.device.memory_bytes_per_second)}/s"

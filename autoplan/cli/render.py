@@ -24,7 +24,8 @@ def render_plan(plan: Plan, out: "Console") -> None:
         f"{workload.optimizer}, {workload.precision}"
     )
     out.print(f"[bold]{describe_configuration(plan.configuration)}[/bold]")
-    out.print(f"  {plan.schedule.num_microbatches} micro-batches of {plan.schedule.micro_batch} a rank and step")
+    count = plan.schedule.num_microbatches
+    out.print(f"  {count} micro-batch{'es' * (count != 1)} of {plan.schedule.micro_batch} a rank and step")
     render_estimate(plan.estimate, out)
     if plan.search is not None:
         search = plan.search
