@@ -1,6 +1,5 @@
-"""The peak memory of a rank, counted from just before its model is built."""
+"""The peak memory of a rank, as the cost model predicts it: the runtime's own memory and what training takes on top."""
 
-import resource
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,51 +9,44 @@ import torch
 
 @dataclass(frozen=True, slots=True)
 class PeakMemory:
-    """Measures what the model, its gradients, optimizer and activations took at most.
+    """Measures the peak since the process began (CPU) or since `start` (CUDA).
 
-    On CUDA that is what the caching allocator handed out at most (`max_memory_allocated`). A CPU has no such
-    counter, so it is how far the resident set of the process has grown at its peak over what the process held
-    at `start`: interpreter, libraries and process group are left out; freed blocks that the allocator keeps, and
-    buffers of the collectives, are not.
+    On CUDA it is what the runtime held at `start` (context, libraries, buffers of NCCL; other processes on the
+    device count too) plus the most that the caching allocator handed out since. A CPU has no such counter, so it
+    is the largest resident set of the process, which also has the freed blocks that the C library keeps for later.
     """
 
     device: torch.device
-    baseline_bytes: int
+    runtime_bytes: int
 
     @classmethod
     def start(cls, device: torch.device) -> "PeakMemory":
-        """Take the baseline; call it before the model is built."""
-        if device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(device)
+        """Begin; call it when the process group works and the model is not yet built."""
+        if device.type != "cuda":
             return cls(device, 0)
-        _reset_peak_resident()
-        return cls(device, _status_bytes("VmRSS"))
+        torch.cuda.reset_peak_memory_stats(device)
+        free, total = torch.cuda.mem_get_info(device)
+        return cls(device, total - free - torch.cuda.memory_reserved(device))
 
     @property
     def kind(self) -> str:
         """What `peak_bytes` measures, in words."""
-        return "allocated on the device" if self.device.type == "cuda" else "growth of the resident set"
+        return "runtime and allocated" if self.device.type == "cuda" else "resident set"
 
     def peak_bytes(self) -> int:
-        """Return the peak since `start`."""
+        """Return the peak so far."""
         if self.device.type == "cuda":
-            return torch.cuda.max_memory_allocated(self.device)
-        return max(0, _status_bytes("VmHWM") - self.baseline_bytes)
+            return self.runtime_bytes + torch.cuda.max_memory_allocated(self.device)
+        return _peak_resident_bytes()
 
 
-def _reset_peak_resident() -> None:
-    """Ask Linux to count VmHWM anew (5 in clear_refs, proc(5)); where it refuses, an earlier peak stays in."""
-    try:
-        Path("/proc/self/clear_refs").write_text("5")
-    except OSError:
-        return
-
-
-def _status_bytes(field: str) -> int:
-    status = Path("/proc/self/status")
-    if status.exists():
-        for line in status.read_text().splitlines():
-            if line.startswith(f"{field}:"):
+def _peak_resident_bytes() -> int:
+    """Return the peak resident set: VmHWM (proc(5)); getrusage's would count the parent's before exec too."""
+    if sys.platform == "linux":
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
+    import resource
+
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024

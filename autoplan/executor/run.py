@@ -102,7 +102,7 @@ def train(
 
 
 def _start(plan: Plan, options: RunOptions, *, device: torch.device, restarted: bool) -> tuple[Run, Position]:
-    together(lambda: None)  # connects the ranks, whose buffers are not the model's memory
+    dist.all_reduce(torch.zeros(1, device=device))  # NCCL takes its buffers, which are the runtime's, only now
     memory = PeakMemory.start(device)
     run_dir = on_first_rank(lambda: choose_run_dir(plan, options))
     data, described = _open_same_data(plan, options)

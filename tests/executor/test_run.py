@@ -92,7 +92,7 @@ def test_a_run_learns_and_writes_what_it_measured(tmp_path):
         assert record.tokens_per_second == pytest.approx(4 * 8 / record.step_seconds)
         assert record.mfu * record.step_seconds == pytest.approx(ESTIMATE.mfu * ESTIMATE.step_seconds)
         assert (record.predicted_step_seconds, record.predicted_peak_memory_bytes) == (0.5, 1000)
-        assert 0 < record.peak_memory_bytes < 2**28
+        assert 2**26 < record.peak_memory_bytes < 2**30
     assert (summary.status, summary.first_step, summary.last_step, summary.checkpoint) == ("finished", 1, 8, None)
     assert (summary.first_loss, summary.last_loss) == (records[0].loss, records[-1].loss)
 

@@ -25,5 +25,5 @@ def test_neighbours_are_torn_apart():
 
 
 def test_the_order_of_a_seed_is_fixed():
-    assert everything(8, seed=0) == everything(8, seed=0)
+    assert everything(8, seed=0) == [3, 1, 7, 0, 6, 4, 2, 5]  # a change would break the resumption of earlier runs
     assert permute(np.array([2**40], dtype=np.uint64), size=2**50, seed=3, epoch=2) < 2**50
