@@ -20,6 +20,7 @@ leaves = (
     | st.booleans()
     | st.integers(-2, 4)
     | st.integers()
+    | st.just(10**400)
     | st.floats()
     | st.text(max_size=4)
     | st.sampled_from(("llama", "gpt2", "qwen2", "full_attention", "linear", "silu", "\ud800", "h100-80g-sxm"))

@@ -1,6 +1,6 @@
 """The fields of one `config.json` object, read by name and type; it remembers which were read."""
 
-import math
+import sys
 from typing import Any, TypeVar
 
 from autoplan.errors import ModelError
@@ -8,6 +8,7 @@ from autoplan.errors import ModelError
 T = TypeVar("T")
 
 LARGEST_COUNT = 2**31 - 1
+LARGEST_NUMBER = sys.float_info.max  # JSON integers have no bound, floats do
 
 
 class Fields:
@@ -57,7 +58,7 @@ class Fields:
         value = self.get(name)
         if value is None:
             return self._needed(name, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= LARGEST_NUMBER:
             raise self.problem(name, f"must be a positive number, got {value!r}")
         return float(value)
 

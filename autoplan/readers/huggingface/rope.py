@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from autoplan.readers.huggingface.fields import Fields
+from autoplan.readers.huggingface.fields import LARGEST_NUMBER, Fields
 from autoplan.spec import Rope, RopeScaling
 
 DEFAULT_THETA = 10_000.0
@@ -53,4 +53,4 @@ def _read_scaling(section: Fields | None) -> RopeScaling | None:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST_NUMBER

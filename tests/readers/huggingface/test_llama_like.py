@@ -51,6 +51,7 @@ def test_a_size_is_a_positive_integer(field, bad):
         ("rms_norm_eps", 0),
         ("rms_norm_eps", "small"),
         ("rope_theta", -1.0),
+        ("rope_theta", 10**400),
         ("rope_theta", True),
         ("tie_word_embeddings", "no"),
         ("attention_bias", 1),
