@@ -61,7 +61,10 @@ def _server() -> Connection:
 
 def _stop(process: subprocess.Popen[bytes], connection: Connection) -> None:
     connection.close()
-    process.wait(10)
+    try:
+        process.wait(30)
+    except subprocess.TimeoutExpired:
+        process.kill()
 
 
 def _serve(connection: Connection) -> None:

@@ -70,8 +70,9 @@ def local_squared_norm(parameters: Parameters, layout: Layout) -> Tensor:
     ranks = layout.mesh.size() // layout.size("pp")
     for parameter in parameters.values():
         if parameter.grad is not None:
-            local = _local(parameter.grad)
-            total += local.double().square().sum() * _num_shards(parameter) / ranks
+            local = local_part(parameter.grad)
+            norm = torch.linalg.vector_norm(local, dtype=torch.promote_types(local.dtype, torch.float32))
+            total += norm.double().square() * _num_shards(parameter) / ranks
     return total
 
 
@@ -96,12 +97,13 @@ def clip_gradients(parameters: Parameters, norm: float, *, limit: float | None) 
     """Scale the gradients down, in place, when their global `norm` is over `limit`, as torch's clip_grad_norm_ does."""
     if limit is None or norm <= limit:
         return
-    gradients = [_local(parameter.grad) for parameter in parameters.values() if parameter.grad is not None]
+    gradients = [local_part(parameter.grad) for parameter in parameters.values() if parameter.grad is not None]
     if gradients:
         torch._foreach_mul_(gradients, limit / (norm + 1e-6))
 
 
-def _local(tensor: Tensor) -> Tensor:
+def local_part(tensor: Tensor) -> Tensor:
+    """Return what this rank holds of a tensor, sharded or not."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 
 from autoplan.executor import optim
 from autoplan.executor.mesh import Layout, build_layout
@@ -106,7 +105,9 @@ class Training:
         parameters = dict(self.decoder.named_parameters())
         optim.settle_gradients(parameters)
         if self._has_tied_copies and TIED_WEIGHT in parameters:
-            sum_tied_gradients(_local_gradient(parameters[TIED_WEIGHT]), self.layout)
+            gradient = parameters[TIED_WEIGHT].grad
+            assert gradient is not None
+            sum_tied_gradients(optim.local_part(gradient), self.layout)
         return loss
 
     def state_dict(self) -> dict[str, Any]:
@@ -151,8 +152,3 @@ def _build_stage(plan: Plan, layout: Layout, dtype: torch.dtype) -> Decoder:
     with torch.device("meta"):
         decoder = build_model(plan.model, layers=layers, embedding=chunk.embedding, head=chunk.head)
     return decoder.to(dtype)
-
-
-def _local_gradient(parameter: nn.Parameter) -> Tensor:
-    assert parameter.grad is not None
-    return parameter.grad.to_local() if isinstance(parameter.grad, DTensor) else parameter.grad
