@@ -1,0 +1,172 @@
+"""The public functions: `plan` and `estimate`, from what a user has at hand to a `Plan` or an `Estimate`.
+
+Models and clusters are given as values, as JSON objects, or as the text that a command line takes (a path, a
+preset name, a shorthand). Everything is checked here once, before the search starts.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, get_args
+
+from autoplan.errors import ClusterError, ProfileError, WorkloadError
+from autoplan.readers import load_cluster, load_model, load_profile, parse_cluster, parse_model
+from autoplan.spec import (
+    Cluster,
+    Configuration,
+    Estimate,
+    ModelSpec,
+    OptimizerKind,
+    Plan,
+    PrecisionKind,
+    Problem,
+    Profile,
+    Workload,
+)
+from autoplan.spec.plan import OptimizerPlan
+from autoplan.spec.rules import require_valid
+from costmodels.estimate import estimate as estimate_configuration
+from solver.assemble import assemble
+from solver.options import SearchOptions
+from solver.result import Progress
+from solver.search import search
+
+__all__ = ["estimate", "load_cluster", "load_model", "make_problem", "plan"]
+
+ModelArgument = ModelSpec | dict[str, Any] | str | Path
+ClusterArgument = Cluster | dict[str, Any] | str | Path
+ProfileArgument = Profile | str | Path
+
+
+def plan(
+    model: ModelArgument,
+    *,
+    cluster: ClusterArgument | None,
+    global_batch: int,
+    seq_len: int,
+    optimizer: OptimizerKind = "adamw",
+    precision: PrecisionKind = "bf16",
+    profile: ProfileArgument | None = None,
+    options: SearchOptions | None = None,
+    optimizer_plan: OptimizerPlan | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Plan:
+    """Return the fastest plan that fits.
+
+    `cluster` may be None when a profile is given: it is then the measured one. `optimizer_plan` sets learning
+    rate, warm-up and clipping (`solver.assemble.default_optimizer` makes one). Raises InputError for arguments
+    that make no sense and NoPlanError, with remedies, when nothing fits.
+    """
+    problem = make_problem(
+        model,
+        cluster=cluster,
+        global_batch=global_batch,
+        seq_len=seq_len,
+        optimizer=optimizer,
+        precision=precision,
+        profile=profile,
+    )
+    result = search(problem, options or SearchOptions(), on_progress=on_progress)
+    best = result.best
+    return assemble(
+        problem,
+        best.configuration,
+        best.cuts,
+        estimate=estimate_configuration(problem, best.configuration, best.cuts),
+        optimizer=optimizer_plan,
+        search=result.search,
+        alternatives=result.alternatives,
+    )
+
+
+def estimate(
+    model: ModelArgument,
+    *,
+    cluster: ClusterArgument | None,
+    global_batch: int,
+    seq_len: int,
+    configuration: Configuration,
+    optimizer: OptimizerKind = "adamw",
+    precision: PrecisionKind = "bf16",
+    profile: ProfileArgument | None = None,
+) -> Estimate:
+    """Return what one configuration costs, with layers spread evenly; ConfigurationError when it breaks a rule."""
+    problem = make_problem(
+        model,
+        cluster=cluster,
+        global_batch=global_batch,
+        seq_len=seq_len,
+        optimizer=optimizer,
+        precision=precision,
+        profile=profile,
+    )
+    require_valid(problem, configuration)
+    return estimate_configuration(problem, configuration)
+
+
+def make_problem(
+    model: ModelArgument,
+    *,
+    cluster: ClusterArgument | None,
+    global_batch: int,
+    seq_len: int,
+    optimizer: OptimizerKind = "adamw",
+    precision: PrecisionKind = "bf16",
+    profile: ProfileArgument | None = None,
+) -> Problem:
+    """Read and check every argument of a planning request; raises InputError that names the wrong one."""
+    measured = load_profile(profile) if isinstance(profile, str | Path) else profile
+    if cluster is None:
+        if measured is None:
+            raise ClusterError("give a cluster, or a profile whose cluster is meant", where="--cluster")
+        described = measured.cluster
+    else:
+        described = _read_cluster(cluster)
+    if measured is not None:
+        _check_profile(measured, described)
+    spec = _read_model(model)
+    workload = _make_workload(global_batch, seq_len, optimizer, precision)
+    _check_workload(workload, spec)
+    return Problem(model=spec, cluster=described, workload=workload, profile=measured)
+
+
+def _read_model(model: ModelArgument) -> ModelSpec:
+    if isinstance(model, ModelSpec):
+        return model
+    return load_model(model) if isinstance(model, str | Path) else parse_model(model, where="model")
+
+
+def _read_cluster(cluster: ClusterArgument) -> Cluster:
+    if isinstance(cluster, Cluster):
+        return cluster
+    return load_cluster(cluster) if isinstance(cluster, str | Path) else parse_cluster(cluster, where="cluster")
+
+
+def _check_profile(profile: Profile, cluster: Cluster) -> None:
+    measured = {group.device.slug for group in profile.cluster.groups}
+    asked = {group.device.slug for group in cluster.groups}
+    if not asked <= measured:
+        raise ProfileError(
+            f"measured on {', '.join(sorted(measured))}, the cluster has {', '.join(sorted(asked))}",
+            where="--profile",
+        )
+
+
+def _make_workload(global_batch: int, seq_len: int, optimizer: OptimizerKind, precision: PrecisionKind) -> Workload:
+    for flag, count in (("--global-batch", global_batch), ("--seq-len", seq_len)):
+        if type(count) is not int or count < 1:
+            raise WorkloadError(f"{count!r}: a whole number of 1 or more", where=flag)
+    for flag, kind, kinds in (
+        ("--optimizer", optimizer, get_args(OptimizerKind)),
+        ("--precision", precision, get_args(PrecisionKind)),
+    ):
+        if kind not in kinds:
+            raise WorkloadError(f"{kind!r} is not one of {', '.join(kinds)}", where=flag)
+    return Workload(global_batch=global_batch, seq_len=seq_len, optimizer=optimizer, precision=precision)
+
+
+def _check_workload(workload: Workload, model: ModelSpec) -> None:
+    if model.positions == "learned" and workload.seq_len > model.max_positions:
+        raise WorkloadError(
+            f"{workload.seq_len} is more than the {model.max_positions} learned positions of {model.name}",
+            where="--seq-len",
+        )

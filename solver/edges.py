@@ -1,0 +1,135 @@
+"""What one pipeline stage takes part in, whatever the other stages are: bounds and bytes of every edge.
+
+An edge (s, a, b) is stage s with the layers a … b−1; arrays over edges have shape (p, L + 1, L + 1). Costs of a
+stage are sums over its units (`costmodels.stage_costs`), so those of an edge are differences of prefix sums, and
+so is all that comes before and after it: Σ_{j<s} is known from a and Σ_{j>s} from b.
+
+With f, g the forward and backward seconds of one micro-batch on a stage, w = f + g, m micro-batches, k = in_flight_s
+and τ the send time (part of f and g where sending blocks its sender), the end of the stage's last backward,
+finish_s, is at least each of
+
+- A + m·w, since the stage is busy; A = Σ_{j<s} f_j + s·τ is when its first input can arrive;
+- gpipe: A + m·w + R − w, since its first backward follows its last forward's round trip, R = Σ_{j≥s} w_j + 2(p−1−s)·τ;
+- 1f1b: A + (i+1)·R + (m − 1 − i·k)·w for 1 ≤ i ≤ (m−1)/k, since forward 1 + k waits for backward 1: i round trips, then
+  turns of one backward and one forward, then the last round trip. Linear in i, so its ends cover all;
+- 1f1b: A + (m − 1)·f + (m − k)·g + R, since its last forward follows the others and all but k backwards;
+- 1f1b, m ≤ k: A + R + (m − 1)·g, since its first backward follows its first forward's round trip.
+
+Afterwards the last gradient still passes the stages before: finish_0 ≥ finish_s + Σ_{j<s} g_j + s·τ.
+"""
+
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+
+from costmodels.batch import Bools, Floats
+from solver.pipelines import Pipeline
+
+ROUNDING = 1e-9
+"""Sums are taken in other orders here than in the cost model: what is equal on paper must count as equal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edges:
+    """Bounds of every edge, (p, L + 1, L + 1), inf where no cuts have it or it exceeds the memory limit.
+
+    `finish`: end of the stage's last backward and reduction. `back`: end of stage 0's last backward. `optimizer`: its
+    seconds. `first_reduce` (L + 1,) is the reduction of stage 0 by its end. `memory` (bytes) is inf only where no
+    cuts have the edge.
+    """
+
+    finish: Floats
+    back: Floats
+    optimizer: Floats
+    memory: Floats
+    first_reduce: Floats
+
+
+def bound_edges(pipeline: Pipeline) -> Edges:
+    """Return bounds and bytes of every edge of a configuration."""
+    costs = pipeline.costs
+    reduce = _sums(pipeline, costs.reduce_seconds[0]).inside
+    optimizer = _sums(pipeline, costs.optimizer_seconds[0]).inside
+    finish, back = _finish_bounds(pipeline)
+    memory = edge_memory(pipeline)
+    fits = memory <= pipeline.memory_limit_bytes * (1 + ROUNDING)
+    return Edges(
+        finish=np.where(fits, finish + reduce, inf),
+        back=np.where(fits, back, inf),
+        optimizer=np.where(fits, optimizer, inf),
+        memory=memory,
+        first_reduce=reduce[0, 0],
+    )
+
+
+def edge_memory(pipeline: Pipeline) -> Floats:
+    """Return the peak bytes of every edge, inf where no cuts have it."""
+    costs, pp = pipeline.costs, pipeline.pp
+    static = _sums(pipeline, costs.static_bytes[0]).inside
+    activations = _sums(pipeline, costs.in_flight_bytes[0]).inside
+    total = static + costs.in_flight[0, :pp, None, None] * activations
+    return np.where(_exists(pipeline.model.num_layers, pp), total, inf)
+
+
+def _exists(num_layers: int, pp: int) -> Bools:
+    """Return which edges (s, a, b) some cuts have: at least one layer here and in every stage before and after."""
+    stage = np.arange(pp)[:, None, None]
+    a, b = np.arange(num_layers + 1)[:, None], np.arange(num_layers + 1)
+    starts = np.where(stage == 0, a == 0, a >= stage)
+    ends = np.where(stage == pp - 1, b == num_layers, num_layers - b >= pp - 1 - stage)
+    exists: Bools = (a < b) & starts & ends
+    return exists
+
+
+def _finish_bounds(pipeline: Pipeline) -> tuple[Floats, Floats]:
+    """Return for every edge bounds on the last backward of its stage and on that of stage 0."""
+    costs, pp = pipeline.costs, pipeline.pp
+    send, m = float(costs.send_seconds[0]), int(costs.num_microbatches[0])
+    k = costs.in_flight[0, :pp, None, None]
+    stage = np.arange(pp, dtype=np.float64)
+    blocked, delay = (send, 0.0) if costs.send_blocks else (0.0, send)
+    forward = _sums(pipeline, costs.forward_seconds[0], np.where(stage < pp - 1, blocked, 0.0))
+    backward = _sums(pipeline, costs.backward_seconds[0], np.where(stage > 0, blocked, 0.0))
+    down, up = stage[:, None, None] * delay, (pp - 1 - stage)[:, None, None] * delay
+    work = forward.inside + backward.inside
+    arrival = forward.before + down
+    trip = work + forward.after + backward.after + 2 * up
+    if pipeline.row.schedule[0] == "gpipe":
+        last = arrival + (m - 1) * work + trip
+    else:
+        most = (m - 1) // k
+        waits = [arrival + (i + 1) * trip + (m - 1 - i * k) * work for i in (np.minimum(1, most), most)]
+        last_forward = arrival + (m - 1) * forward.inside + (m - k) * backward.inside + trip
+        first_backward = arrival + trip + (m - 1) * backward.inside
+        last = np.maximum(arrival + m * work, last_forward)
+        last = np.maximum(last, np.where(most > 0, np.maximum(*waits), first_backward))
+    return last, last + backward.before + down
+
+
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """One kind of cost of every edge.
+
+    `inside` (p, L + 1, L + 1) is the stage's own, `before` (p, L + 1, 1) that of all stages before it, `after`
+    (p, 1, L + 1) that of all stages after it.
+    """
+
+    inside: Floats
+    before: Floats
+    after: Floats
+
+
+def _sums(pipeline: Pipeline, per_unit: Floats, extra: Floats | float = 0.0) -> _Sums:
+    """Sum a cost over units; `per_unit` has shape (u,), `extra` (p,) is what a stage has besides."""
+    model, costs = pipeline.model, pipeline.costs
+    layers = np.concatenate([[0.0], np.cumsum(per_unit[np.asarray(model.layer_blocks)])])
+    once = np.full(pipeline.pp, per_unit[costs.stage]) + extra
+    once[0] += per_unit[costs.embedding]
+    once[-1] += per_unit[costs.head]
+    until = np.cumsum(once)
+    return _Sums(
+        inside=layers - layers[:, None] + once[:, None, None],
+        before=layers[:, None] + (until - once)[:, None, None],
+        after=layers[-1] - layers + (until[-1] - until)[:, None, None],
+    )

@@ -1,0 +1,171 @@
+"""Why a plan is as it is: what binds, where the time goes, and what differing would cost.
+
+Every comparison is a search of its own with one more pin, so a neighbour is the best plan that has that value,
+not the same plan with one number changed.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from autoplan.errors import ConfigurationError, ProfileError
+from autoplan.spec import Configuration, Plan, Problem, Profile
+from autoplan.spec.codec import content_hash, to_jsonable
+from autoplan.spec.value import value
+from autoplan.units import format_bytes, format_seconds
+from costmodels.batch import Batch
+from costmodels.estimate import stage_costs
+from costmodels.stage_costs import count_units, sum_units
+from solver.assemble import plan_cuts
+from solver.changes import with_memory
+from solver.infeasible import reason
+from solver.options import CHOICES, PinValue, SearchOptions
+from solver.search import find
+from solver.space import enumerate_space
+
+NUMBERS = ("dp_replicate", "dp_shard", "tp", "pp", "micro_batch")
+CHOSEN = ("sequence_parallel", "zero_stage", "recompute", "schedule")
+AMPLE_MEMORY = 2**60
+NOTABLE = 1e-6
+
+
+@value
+class StageLoad:
+    """One pipeline stage: its layers, the seconds that a micro-batch keeps it busy, and its memory."""
+
+    stage: int
+    num_layers: int
+    micro_batch_seconds: float
+    memory_bytes: int
+    headroom_bytes: int
+
+
+@value
+class Comparison:
+    """The best plan with `pins`, and how it compares: `slower_by` is a fraction of the plan's step time.
+
+    Where there is none, `configuration` is None and `reason` says why nothing is valid or fits.
+    """
+
+    pins: dict[str, PinValue]
+    configuration: Configuration | None = None
+    step_seconds: float | None = None
+    slower_by: float | None = None
+    peak_memory_bytes: int | None = None
+    reason: str | None = None
+
+
+@value
+class Explanation:
+    """What binds a plan; `shares` are the fractions of the step that each term takes, largest first."""
+
+    plan_id: str
+    step_seconds: float
+    binds: tuple[str, ...]
+    shares: dict[str, float]
+    stages: tuple[StageLoad, ...]
+    memory_limit_bytes: int
+    neighbours: tuple[Comparison, ...]
+    why_not: Comparison | None = None
+
+
+def explain(plan: Plan, *, profile: Profile | None = None, why_not: dict[str, PinValue] | None = None) -> Explanation:
+    """Explain a plan; `profile` must be the one that it was made with, `why_not` pins that it does not have.
+
+    Raises ProfileError when the profile is another one, ConfigurationError for pins that are the plan's own.
+    """
+    problem = problem_of(plan, profile=profile)
+    stages = _stage_loads(problem, plan)
+    shares = {term: seconds / plan.estimate.step_seconds for term, seconds in plan.estimate.breakdown.items()}
+    return Explanation(
+        plan_id=plan.id,
+        step_seconds=plan.estimate.step_seconds,
+        binds=_what_binds(problem, plan, stages),
+        shares=dict(sorted(shares.items(), key=lambda item: -item[1])),
+        stages=stages,
+        memory_limit_bytes=plan.estimate.memory_limit_bytes,
+        neighbours=tuple(_compare(problem, plan, pins) for pins in _neighbours(problem, plan.configuration)),
+        why_not=None if why_not is None else _why_not(problem, plan, why_not),
+    )
+
+
+def problem_of(plan: Plan, *, profile: Profile | None = None) -> Problem:
+    """Return the problem that a plan answers; raises ProfileError when `profile` is not the one it was made with."""
+    given = None if profile is None else content_hash(to_jsonable(profile))
+    if given != plan.inputs.profile:
+        made = "without a profile" if plan.inputs.profile is None else f"with the profile {plan.inputs.profile[:12]}"
+        raise ProfileError(f"the plan was made {made}, given is {given[:12] if given else 'none'}", where="--profile")
+    return Problem(model=plan.model, cluster=plan.cluster, workload=plan.workload, profile=profile)
+
+
+def _why_not(problem: Problem, plan: Plan, pins: dict[str, PinValue]) -> Comparison:
+    if all(getattr(plan.configuration, name) == pinned for name, pinned in pins.items()):
+        raise ConfigurationError("the plan has these values already", where="--why-not")
+    return _compare(problem, plan, pins)
+
+
+def _compare(problem: Problem, plan: Plan, pins: dict[str, PinValue]) -> Comparison:
+    options = SearchOptions(fix=pins, top=0)
+    best = find(problem, options)
+    if best is None:
+        return Comparison(pins=pins, reason=reason(problem, options))
+    return Comparison(
+        pins=pins,
+        configuration=best.configuration,
+        step_seconds=best.step_seconds,
+        slower_by=best.step_seconds / plan.estimate.step_seconds - 1,
+        peak_memory_bytes=best.peak_memory_bytes,
+    )
+
+
+def _neighbours(problem: Problem, c: Configuration) -> list[dict[str, PinValue]]:
+    """Return one pin for the next lower and higher valid value of every number, and for every other choice."""
+    space = enumerate_space(problem, SearchOptions())
+    pins: list[dict[str, PinValue]] = []
+    for name in NUMBERS:
+        values, own = np.unique(getattr(space, name)), getattr(c, name)
+        pins += [{name: int(near)} for near in (*values[values < own][-1:], *values[values > own][:1])]
+    for name in CHOSEN:
+        valid: set[Any] = set(np.unique(getattr(space, name)).tolist())
+        pins += [{name: other} for other in CHOICES[name] if other in valid and other != getattr(c, name)]
+    return pins
+
+
+def _stage_loads(problem: Problem, plan: Plan) -> tuple[StageLoad, ...]:
+    cuts = plan_cuts(plan)
+    batch = Batch.of([plan.configuration], np.asarray([cuts]))
+    costs, counts = stage_costs(problem, batch), count_units(problem.model, batch)
+    seconds = sum_units(counts, costs.forward_seconds + costs.backward_seconds)[0]
+    limit = plan.estimate.memory_limit_bytes
+    return tuple(
+        StageLoad(
+            stage=memory.stage,
+            num_layers=cuts[memory.stage + 1] - cuts[memory.stage],
+            micro_batch_seconds=float(seconds[memory.stage]),
+            memory_bytes=memory.total_bytes,
+            headroom_bytes=limit - memory.total_bytes,
+        )
+        for memory in plan.estimate.memory
+    )
+
+
+def _what_binds(problem: Problem, plan: Plan, stages: tuple[StageLoad, ...]) -> tuple[str, ...]:
+    slowest = max(stages, key=lambda stage: stage.micro_batch_seconds)
+    fullest = min(stages, key=lambda stage: stage.headroom_bytes)
+    pace, left = format_seconds(slowest.micro_batch_seconds), format_bytes(fullest.headroom_bytes)
+    limit = format_bytes(plan.estimate.memory_limit_bytes)
+    return (
+        f"stage {slowest.stage} of {len(stages)} sets the pace: {slowest.num_layers} layers, {pace} a micro-batch",
+        f"stage {fullest.stage} has least memory left: {left} of {limit}",
+        _what_memory_costs(problem, plan),
+    )
+
+
+def _what_memory_costs(problem: Problem, plan: Plan) -> str:
+    """Say whether the memory limit costs time, by searching without it."""
+    best = find(with_memory(problem, lambda _has: AMPLE_MEMORY), SearchOptions(top=0))
+    assert best is not None, "what fits still fits with more memory"
+    saved = 1 - best.step_seconds / plan.estimate.step_seconds
+    if saved <= NOTABLE:
+        return "memory does not bind: with more of it no plan would be faster"
+    return f"memory binds: with enough of it a step would take {format_seconds(best.step_seconds)}, {saved:.1%} less"

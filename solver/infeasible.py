@@ -1,0 +1,207 @@
+"""Why there is no plan, and what would change that: remedies with numbers, each tried before it is named.
+
+Two failures are told apart. *No valid configuration*: no choice of degrees keeps the rules (divisibility, pins,
+forbidden regions) whatever the memory. *Nothing fits memory*: valid configurations exist, and the one that
+needs least (`solver.stages.least_memory`, exact over configurations and stage cuts) needs more than a device has.
+
+A remedy changes one thing: a pin, a forbidden region, the number of nodes, the sequence length, the global
+batch, the optimizer, the memory of a device. The search is run on the changed problem, and the remedy is named
+only when a plan came out; its numbers are that plan's.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from operator import mul
+
+from autoplan.errors import NoPlanError, Remedy
+from autoplan.spec import Configuration, Problem
+from autoplan.spec.rules import broken
+from autoplan.units import GIB, format_bytes, format_seconds
+from costmodels.batch import Batch
+from solver.changes import with_memory, with_nodes, with_workload
+from solver.options import SearchOptions, write_value
+from solver.result import Found
+from solver.space import divisors, enumerate_space, plainest
+from solver.stages import least_memory
+
+MOST_NODES_FACTOR = 64
+SHORTEST_SEQUENCE = 128
+ATTEMPT_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A problem and options that differ from the user's in one thing, `action`; `shows` names a field to report."""
+
+    action: str
+    problem: Problem
+    options: SearchOptions
+    shows: str | None = None
+
+
+Attempt = Callable[[Problem, SearchOptions], Found | None]
+
+
+def explain(problem: Problem, options: SearchOptions, *, attempt: Attempt) -> NoPlanError:
+    """Return the error to raise when nothing was found; `attempt` searches, and gives None when nothing is found."""
+    groups = [*_options_groups(problem, options), _more_nodes(problem, options)]
+    if len(enumerate_space(problem, options)):
+        groups += [_shorter_sequences(problem, options), _lighter_states(problem, options)]
+        groups.append(_larger_devices(problem, options))
+    else:
+        groups += [_other_batches(problem, options), _fewer_nodes(problem, options), _fewer_positions(problem, options)]
+    remedies = (_first_that_works(group, attempt) for group in groups)
+    return NoPlanError(reason(problem, options), remedies=tuple(remedy for remedy in remedies if remedy is not None))
+
+
+def reason(problem: Problem, options: SearchOptions) -> str:
+    """Return one sentence that says why nothing within the options is valid or fits."""
+    space = enumerate_space(problem, options)
+    return _nothing_fits(problem, options, space) if len(space) else _nothing_valid(problem, options)
+
+
+def more_time(options: SearchOptions) -> tuple[Remedy, ...]:
+    """Return the remedy for a search that was stopped before it found anything."""
+    limit = options.time_limit_seconds
+    longer = "do not interrupt the search" if limit is None else f"time limit of {10 * limit:g} s"
+    return (Remedy(action=longer, effect="the search had not yet costed a configuration that fits"),)
+
+
+def _nothing_fits(problem: Problem, options: SearchOptions, space: Batch) -> str:
+    least = least_memory(problem, space)
+    return (
+        f"none of the {len(space)} valid configurations{_within(options)} fits: the least that any needs is "
+        f"{format_bytes(least.peak_memory_bytes)} on a device ({_describe(least.configuration)}), "
+        f"which has {format_bytes(least.memory_limit_bytes)} to give"
+    )
+
+
+def _nothing_valid(problem: Problem, options: SearchOptions) -> str:
+    plain = plainest(problem, options)
+    messages = min((broken(problem, plain.configuration(i), kind="valid") for i in range(len(plain))), key=len)
+    if messages:
+        return f"no valid configuration{_within(options)}: the nearest breaks " + "; ".join(messages)
+    return f"no valid configuration{_within(options)}"
+
+
+def _within(options: SearchOptions) -> str:
+    limits = [f"{name}={write_value(pinned)}" for name, pinned in options.fix.items()]
+    limits += [f"without {text}" for text in options.forbid]
+    limits += ["runnable only"] if options.runnable_only else []
+    return f" ({', '.join(limits)})" if limits else ""
+
+
+def _describe(c: Configuration) -> str:
+    parts = (f"{name} {getattr(c, name)}" for name in ("dp_replicate", "dp_shard", "tp", "pp") if getattr(c, name) > 1)
+    return ", ".join((*parts, f"zero_stage {c.zero_stage}", f"recompute {c.recompute}"))
+
+
+def _first_that_works(changes: Iterable[Change], attempt: Attempt) -> Remedy | None:
+    for change in changes:
+        limit = min(change.options.time_limit_seconds or ATTEMPT_SECONDS, ATTEMPT_SECONDS)
+        found = attempt(change.problem, replace(change.options, top=0, time_limit_seconds=limit))
+        if found is not None:
+            return Remedy(action=change.action, effect=_effect(change, found))
+    return None
+
+
+def _effect(change: Change, found: Found) -> str:
+    c = found.configuration
+    chosen = f"{change.shows}={write_value(getattr(c, change.shows))} " if change.shows else ""
+    return (
+        f"{chosen}fits: {format_bytes(found.peak_memory_bytes)} a device, "
+        f"{format_seconds(found.step_seconds)} a step ({_describe(c)})"
+    )
+
+
+def _options_groups(problem: Problem, options: SearchOptions) -> list[list[Change]]:
+    """Return one group a pin, one a forbidden region, one for `runnable_only`, and one without any of them."""
+    groups = [
+        [
+            Change(
+                action=f"drop pin {name}={write_value(pinned)}",
+                problem=problem,
+                options=replace(options, fix={key: pin for key, pin in options.fix.items() if key != name}),
+                shows=name,
+            )
+        ]
+        for name, pinned in options.fix.items()
+    ]
+    groups += [
+        [
+            Change(
+                action=f"allow {text}",
+                problem=problem,
+                options=replace(options, forbid=tuple(other for other in options.forbid if other != text)),
+            )
+        ]
+        for text in options.forbid
+    ]
+    if options.runnable_only:
+        relaxed = replace(options, runnable_only=False)
+        groups.append([Change(action="plan without --runnable-only", problem=problem, options=relaxed)])
+    if len(groups) > 1:
+        free = replace(options, fix={}, forbid=(), runnable_only=False)
+        groups.append([Change(action="drop every pin and forbidden region", problem=problem, options=free)])
+    return groups
+
+
+def _more_nodes(problem: Problem, options: SearchOptions) -> Iterator[Change]:
+    factor = 2
+    while factor <= MOST_NODES_FACTOR:
+        larger = with_nodes(problem, partial(mul, factor))
+        action = f"{factor}x nodes ({larger.cluster.num_nodes} nodes, {larger.cluster.num_devices} devices)"
+        yield Change(action=action, problem=larger, options=options)
+        factor *= 2
+
+
+def _fewer_nodes(problem: Problem, options: SearchOptions) -> Iterator[Change]:
+    if len(problem.cluster.groups) > 1:
+        return
+    has = problem.cluster.num_nodes
+    for num_nodes in range(has - 1, 0, -1):
+        fewer = with_nodes(problem, partial(min, num_nodes))
+        if len(enumerate_space(fewer, options)):
+            yield Change(action=f"use {num_nodes} of the {has} nodes", problem=fewer, options=options)
+            return
+
+
+def _shorter_sequences(problem: Problem, options: SearchOptions) -> Iterator[Change]:
+    seq_len = problem.workload.seq_len // 2
+    while seq_len >= SHORTEST_SEQUENCE:
+        yield Change(action=f"seq_len {seq_len}", problem=with_workload(problem, seq_len=seq_len), options=options)
+        seq_len //= 2
+
+
+def _fewer_positions(problem: Problem, options: SearchOptions) -> Iterator[Change]:
+    positions = problem.model.max_positions
+    if problem.model.positions == "learned" and problem.workload.seq_len > positions:
+        shorter = with_workload(problem, seq_len=positions)
+        yield Change(action=f"seq_len {positions}", problem=shorter, options=options)
+
+
+def _lighter_states(problem: Problem, options: SearchOptions) -> Iterator[Change]:
+    if problem.workload.precision == "fp32":
+        yield Change(action="precision bf16", problem=with_workload(problem, precision="bf16"), options=options)
+    if problem.workload.optimizer == "adamw":
+        lighter = with_workload(problem, optimizer="adamw8bit")
+        yield Change(action="optimizer adamw8bit", problem=lighter, options=options)
+
+
+def _larger_devices(problem: Problem, options: SearchOptions) -> Iterator[Change]:
+    least = least_memory(problem, enumerate_space(problem, options))
+    missing = least.peak_memory_bytes - least.memory_limit_bytes
+    larger = with_memory(problem, lambda has: -(-(has + missing) // GIB) * GIB)
+    size = format_bytes(min(group.device.memory_bytes for group in larger.cluster.groups))
+    yield Change(action=f"devices with {size} of memory", problem=larger, options=options)
+
+
+def _other_batches(problem: Problem, options: SearchOptions) -> Iterator[Change]:
+    """Yield the next larger global batch that some valid configuration divides."""
+    batch = problem.workload.global_batch
+    for factor in divisors(problem.cluster.num_devices):
+        larger = -(-batch // factor) * factor
+        changed = with_workload(problem, global_batch=larger)
+        if larger != batch and len(enumerate_space(changed, options)):
+            yield Change(action=f"global_batch {larger}, divisible by {factor}", problem=changed, options=options)

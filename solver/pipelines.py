@@ -1,0 +1,67 @@
+"""Configurations of several stages with their unit costs, ready for the search over cuts."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from autoplan.spec import ModelSpec, Problem
+from costmodels.batch import Batch, Floats, Ints
+from costmodels.estimate import stage_costs
+from costmodels.hardware import resolve_hardware
+from costmodels.pipeline import finish_seconds
+from costmodels.stage_costs import StageCosts, count_units, sum_units
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline:
+    """One configuration: `row` and `costs` are a batch of one."""
+
+    model: ModelSpec
+    row: Batch
+    costs: StageCosts
+    memory_limit_bytes: int
+
+    @property
+    def pp(self) -> int:
+        """The number of stages."""
+        return int(self.row.pp[0])
+
+    def cost(self, cuts: Sequence[tuple[int, ...]]) -> tuple[Floats, Floats]:
+        """Return step time and peak memory, each (k,), of k cuts: the same sums that `evaluate` takes."""
+        repeated = np.zeros(len(cuts), dtype=np.int64)
+        batch = replace(self.row.take(repeated), cuts=np.asarray(cuts))
+        costs = _take(self.costs, repeated)
+        counts = count_units(self.model, batch)
+        finish = finish_seconds(
+            batch.schedule,
+            batch.pp,
+            costs.num_microbatches,
+            forward=sum_units(counts, costs.forward_seconds),
+            backward=sum_units(counts, costs.backward_seconds),
+            send_seconds=costs.send_seconds,
+            send_blocks=costs.send_blocks,
+        )
+        reduced = (finish + sum_units(counts, costs.reduce_seconds)).max(axis=1)
+        optimized = sum_units(counts, costs.optimizer_seconds).max(axis=1)
+        held = sum_units(counts, costs.static_bytes)
+        held += costs.in_flight[:, : self.pp] * sum_units(counts, costs.in_flight_bytes)
+        return reduced + optimized, held.max(axis=1)
+
+
+def pipelines(problem: Problem, batch: Batch) -> Iterator[Pipeline]:
+    """Yield every configuration of a batch; their costs are computed together."""
+    if not len(batch):
+        return
+    costs = stage_costs(problem, batch)
+    limit = resolve_hardware(problem).memory_limit_bytes
+    for i in range(len(batch)):
+        one = np.asarray([i])
+        yield Pipeline(model=problem.model, row=batch.take(one), costs=_take(costs, one), memory_limit_bytes=limit)
+
+
+def _take(costs: StageCosts, index: Ints) -> StageCosts:
+    names = [item.name for item in fields(costs) if item.name != "send_blocks"]
+    arrays: dict[str, Any] = {name: getattr(costs, name)[index] for name in names}
+    return replace(costs, **arrays)

@@ -1,0 +1,61 @@
+"""What a search gives: its progress, what it found, and the order in which equals come."""
+
+from typing import Literal
+
+from autoplan.spec import Configuration
+from autoplan.spec.plan import Alternative, Search
+from autoplan.spec.value import value
+
+Phase = Literal["bounds", "search", "done"]
+_RECOMPUTES = ("none", "selective", "full")
+
+
+@value
+class Progress:
+    """Where a search stands; times in seconds, `gap` = (incumbent − bound)/incumbent."""
+
+    phase: Phase
+    incumbent_seconds: float | None
+    bound_seconds: float | None
+    gap: float | None
+    explored: int
+    pruned: int
+
+
+@value
+class Found:
+    """A configuration with its best cuts: pp + 1 layer boundaries, predicted step time and peak memory."""
+
+    configuration: Configuration
+    cuts: tuple[int, ...]
+    step_seconds: float
+    peak_memory_bytes: int
+
+
+@value
+class SearchResult:
+    """The best plan found, what is proved about it, and its runners-up."""
+
+    best: Found
+    search: Search
+    alternatives: tuple[Alternative, ...]
+
+
+def rank(found: Found) -> tuple[float, int, tuple[float, ...]]:
+    """Order leaders: step time but for rounding noise, then memory, then simplicity."""
+    return (float(f"{found.step_seconds:.10g}"), found.peak_memory_bytes, simplicity(found.configuration))
+
+
+def simplicity(c: Configuration) -> tuple[float, ...]:
+    """Return the key by which of two equally good configurations the simpler one comes first."""
+    return (
+        c.pp,
+        c.tp,
+        c.cp,
+        c.sequence_parallel,
+        c.dp_shard,
+        c.zero_stage,
+        _RECOMPUTES.index(c.recompute),
+        c.schedule != "1f1b",
+        c.micro_batch,
+    )

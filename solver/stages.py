@@ -1,0 +1,193 @@
+"""The best stage cuts of one configuration: exact, by best-first branch and bound over a dynamic programme.
+
+Variables: cuts 0 = x_0 < x_1 < … < x_p = L; stage s holds the layers x_s … x_{s+1}−1, stage 0 also the embedding
+and stage p−1 also the head. A stage has at least one layer.
+
+Objective: min T(x), the step time of `costmodels.estimate.evaluate`:
+
+    T(x) = max_s (finish_s + reduce_s) + max_s optimizer_s,
+
+finish_s being the end of stage s's last backward in the event simulation of the schedule.
+Constraint: static_s + in_flight_s · activations_s ≤ memory limit on every stage s (`solver.edges.edge_memory`).
+
+Bound: `solver.edges.bound_edges` gives for every edge (s, a, b), that is x_s = a and x_{s+1} = b, bounds that hold
+whatever the other cuts are: φ on finish_s + reduce_s, β on finish_0, ψ = optimizer_s, and ρ(b) = reduce_0 for s = 0;
+all are inf where memory is exceeded. So for every x
+
+    T(x) ≥ max(max_s φ_s, max_s β_s + ρ(x_1)) + max_s ψ_s,
+
+and for each of φ, β, ψ `_least_to_go` computes exactly, with layers that are alike told apart by nothing but an index,
+
+    V_s(a) = min_b max(φ_s(a, b), V_{s+1}(b)),  V_p(L) = 0.
+
+Search: `_partitions` expands partial cuts in ascending order of the bound that takes for each criterion the greater
+of what it is so far and V; `best_cuts` costs complete ones (`Pipeline.cost`), some at a time, and ends when the least
+bound left is not below the best time found. Equal stages meet the bound, which is then the schedule's closed form.
+
+Ties: of cuts that are equally fast those that need least memory (`_leaner`), then the more even ones.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import islice
+from math import ceil, inf
+
+import numpy as np
+
+from autoplan.spec import Configuration, Problem
+from costmodels.batch import Batch, Floats, Ints
+from costmodels.estimate import lower_bounds
+from costmodels.hardware import resolve_hardware
+from solver.edges import ROUNDING, Edges, bound_edges, edge_memory
+from solver.pipelines import Pipeline, pipelines
+
+FEWEST_LEAVES, MOST_LEAVES = 16, 512
+CUTS_TO_COST = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solution:
+    """The best cuts (pp + 1 boundaries) of a configuration, with its step time and peak memory."""
+
+    cuts: tuple[int, ...]
+    step_seconds: float
+    peak_memory_bytes: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What is known of a configuration's cuts: the best that were found, and what none of the others is below.
+
+    `best` is None when no cuts are known that fit and reach the cutoff. When `bound_seconds` is not below the time of
+    `best`, or above the cutoff, the search over cuts is complete.
+    """
+
+    best: Solution | None
+    bound_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeastMemory:
+    """The configuration and cuts that need least memory, and what a device has."""
+
+    configuration: Configuration
+    peak_memory_bytes: int
+    memory_limit_bytes: int
+
+
+def best_cuts(pipeline: Pipeline, *, cutoff: float, stop: Callable[[], bool]) -> Answer:
+    """Return the fastest cuts of a configuration that fit and take at most `cutoff` seconds.
+
+    The answer is exact (to a relative `ROUNDING`) unless `stop` returned true or
+    `CUTS_TO_COST` did not suffice, which happens when there are fewer micro-batches than stages: the bound says
+    then how far the best may be from the best there is.
+    """
+    edges = bound_edges(pipeline)
+
+    def combine(maxima: Floats, first_stage: Ints) -> Floats:
+        finish, back, optimizer = maxima
+        total: Floats = np.maximum(finish, back + edges.first_reduce[first_stage]) + optimizer
+        return total
+
+    best: Solution | None = None
+    leaves: list[tuple[int, ...]] = []
+    at_once, budget, left = FEWEST_LEAVES, CUTS_TO_COST, inf
+    for bound, cuts in _partitions(np.stack([edges.finish, edges.back, edges.optimizer]), combine):
+        reach = min(cutoff * (1 + ROUNDING), best.step_seconds * (1 - ROUNDING) if best else inf)
+        if bound > reach or budget == 0 or stop():
+            left = bound
+            break
+        leaves.append(cuts)
+        budget -= 1
+        if len(leaves) == at_once:
+            best, leaves, at_once = _better(pipeline, leaves, best, cutoff), [], min(2 * at_once, MOST_LEAVES)
+    best = _better(pipeline, leaves, best, cutoff) if leaves else best
+    return Answer(best=best and _leaner(pipeline, edges, best), bound_seconds=left)
+
+
+def least_memory(problem: Problem, space: Batch) -> LeastMemory:
+    """Return what the leanest configuration of a space needs, the smallest maximum over stages of any cuts.
+
+    The same dynamic programme with bytes for seconds; configurations in ascending order of their bound.
+    """
+    bounds = lower_bounds(problem, space)[1]
+    ranked = space.take(np.argsort(bounds, kind="stable"))
+    least, configuration = inf, None
+    for bound, pipeline in zip(np.sort(bounds).tolist(), pipelines(problem, ranked), strict=True):
+        if bound >= least:
+            break
+        needed = float(_least_to_go(edge_memory(pipeline))[0, 0])
+        if needed < least:
+            least, configuration = needed, pipeline.row.configuration(0)
+    assert configuration is not None, "a space that is asked about has configurations"
+    limit = resolve_hardware(problem).memory_limit_bytes
+    return LeastMemory(configuration=configuration, peak_memory_bytes=ceil(least), memory_limit_bytes=limit)
+
+
+def _better(pipeline: Pipeline, leaves: list[tuple[int, ...]], best: Solution | None, cutoff: float) -> Solution | None:
+    """Cost complete cuts and return the best of them and `best`: the fastest, of equals the leanest."""
+    seconds, needed = pipeline.cost(leaves)
+    for i in np.lexsort((needed, seconds)).tolist():
+        found = Solution(cuts=leaves[i], step_seconds=float(seconds[i]), peak_memory_bytes=float(needed[i]))
+        if needed[i] <= pipeline.memory_limit_bytes and found.step_seconds <= cutoff * (1 + ROUNDING):
+            return found if best is None else min(best, found, key=_time_then_memory)
+    return best
+
+
+def _time_then_memory(solution: Solution) -> tuple[float, float]:
+    return solution.step_seconds, solution.peak_memory_bytes
+
+
+def _leaner(pipeline: Pipeline, edges: Edges, best: Solution) -> Solution:
+    """Return cuts as fast as `best` that need less memory, when the leanest that its bounds allow are such."""
+    own = (np.arange(len(edges.finish)), best.cuts[:-1], best.cuts[1:])
+    allowed = np.ones_like(edges.finish, dtype=np.bool_)
+    for bounds in (edges.finish, edges.back, edges.optimizer):
+        allowed &= bounds <= bounds[own].max()
+    memory = np.where(allowed, edges.memory, inf)
+    leaves = [cuts for _, cuts in islice(_partitions(memory[None], _take_first), FEWEST_LEAVES)]
+    found = _better(pipeline, leaves, None, best.step_seconds)
+    leaner = found is not None and found.peak_memory_bytes < best.peak_memory_bytes
+    return found if found is not None and leaner else best
+
+
+def _take_first(criteria: Floats, _first_stage: Ints) -> Floats:
+    total: Floats = criteria[0]
+    return total
+
+
+def _partitions(criteria: Floats, combine: Callable[[Floats, Ints], Floats]) -> Iterator[tuple[float, tuple[int, ...]]]:
+    """Yield complete cuts with their bounds in ascending order.
+
+    `criteria` (c, p, L + 1, L + 1) are bounds of edges; those of cuts are the maxima over their edges, which
+    `combine` makes one of: maxima (c, n) and ends of the first stage (n,) give (n,). Of equal bounds the longer
+    partial cut is taken first, then the more even one.
+    """
+    to_go = np.stack([_least_to_go(bounds) for bounds in criteria])
+    stages, ends = criteria.shape[1], np.arange(criteria.shape[2])
+    even = (len(ends) - 1) / stages
+    heap: list[tuple[float, int, float, tuple[int, ...], tuple[float, ...]]]
+    heap = [(0.0, 0, 0.0, (0,), (0.0,) * len(criteria))]
+    while heap:
+        bound, depth, uneven, cuts, reached = heappop(heap)
+        s, start = -depth, cuts[-1]
+        if s == stages:
+            yield bound, cuts
+            continue
+        maxima = np.maximum(criteria[:, s, start], np.asarray(reached)[:, None])
+        first_stage = ends if s == 0 else np.full_like(ends, cuts[1])
+        bounds = combine(np.maximum(maxima, to_go[:, s + 1]), first_stage)
+        for end in np.flatnonzero(np.isfinite(bounds)).tolist():
+            spread = uneven + (end - start - even) ** 2
+            heappush(heap, (float(bounds[end]), depth - 1, spread, (*cuts, end), tuple(maxima[:, end].tolist())))
+
+
+def _least_to_go(bounds: Floats) -> Floats:
+    """Return V, shape (p + 1, L + 1): the least possible maximum over the stages from s on, given x_s."""
+    stages, size = bounds.shape[:2]
+    to_go = np.full((stages + 1, size), inf)
+    to_go[stages, -1] = 0.0
+    for s in range(stages - 1, -1, -1):
+        to_go[s] = np.maximum(bounds[s], to_go[s + 1]).min(axis=1)
+    return to_go
