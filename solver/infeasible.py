@@ -12,6 +12,7 @@ only when a plan came out; its numbers are that plan's.
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from math import gcd
 from operator import mul
 
 from autoplan.errors import NoPlanError, Remedy
@@ -20,7 +21,7 @@ from autoplan.spec.rules import broken
 from autoplan.units import GIB, format_bytes, format_seconds
 from costmodels.batch import Batch
 from solver.changes import with_memory, with_nodes, with_workload
-from solver.options import SearchOptions, write_value
+from solver.options import Condition, SearchOptions, write_value
 from solver.result import Found
 from solver.space import divisors, enumerate_space, plainest
 from solver.stages import least_memory
@@ -45,14 +46,14 @@ Attempt = Callable[[Problem, SearchOptions], Found | None]
 
 def explain(problem: Problem, options: SearchOptions, *, attempt: Attempt) -> NoPlanError:
     """Return the error to raise when nothing was found; `attempt` searches, and gives None when nothing is found."""
-    groups = [*_options_groups(problem, options), _more_nodes(problem, options)]
+    relaxed = _work(_relaxed_options(problem, options), attempt) or _work([_free_options(problem, options)], attempt)
+    groups = [_more_nodes(problem, options)]
     if len(enumerate_space(problem, options)):
         groups += [_shorter_sequences(problem, options), _lighter_states(problem, options)]
         groups.append(_larger_devices(problem, options))
     else:
         groups += [_other_batches(problem, options), _fewer_nodes(problem, options), _fewer_positions(problem, options)]
-    remedies = (_first_that_works(group, attempt) for group in groups)
-    return NoPlanError(reason(problem, options), remedies=tuple(remedy for remedy in remedies if remedy is not None))
+    return NoPlanError(reason(problem, options), remedies=(*relaxed, *_work(groups, attempt)))
 
 
 def reason(problem: Problem, options: SearchOptions) -> str:
@@ -82,7 +83,7 @@ def _nothing_valid(problem: Problem, options: SearchOptions) -> str:
     messages = min((broken(problem, plain.configuration(i), kind="valid") for i in range(len(plain))), key=len)
     if messages:
         return f"no valid configuration{_within(options)}: the nearest breaks " + "; ".join(messages)
-    return f"no valid configuration{_within(options)}"
+    return f"no valid configuration{_within(options)}: what the rules allow is forbidden or does not run here"
 
 
 def _within(options: SearchOptions) -> str:
@@ -95,6 +96,12 @@ def _within(options: SearchOptions) -> str:
 def _describe(c: Configuration) -> str:
     parts = (f"{name} {getattr(c, name)}" for name in ("dp_replicate", "dp_shard", "tp", "pp") if getattr(c, name) > 1)
     return ", ".join((*parts, f"zero_stage {c.zero_stage}", f"recompute {c.recompute}"))
+
+
+def _work(groups: Iterable[Iterable[Change]], attempt: Attempt) -> tuple[Remedy, ...]:
+    """Return the first change of each group with which there is a plan."""
+    remedies = (_first_that_works(group, attempt) for group in groups)
+    return tuple(remedy for remedy in remedies if remedy is not None)
 
 
 def _first_that_works(changes: Iterable[Change], attempt: Attempt) -> Remedy | None:
@@ -115,36 +122,24 @@ def _effect(change: Change, found: Found) -> str:
     )
 
 
-def _options_groups(problem: Problem, options: SearchOptions) -> list[list[Change]]:
-    """Return one group a pin, one a forbidden region, one for `runnable_only`, and one without any of them."""
-    groups = [
-        [
-            Change(
-                action=f"drop pin {name}={write_value(pinned)}",
-                problem=problem,
-                options=replace(options, fix={key: pin for key, pin in options.fix.items() if key != name}),
-                shows=name,
-            )
-        ]
-        for name, pinned in options.fix.items()
-    ]
-    groups += [
-        [
-            Change(
-                action=f"allow {text}",
-                problem=problem,
-                options=replace(options, forbid=tuple(other for other in options.forbid if other != text)),
-            )
-        ]
-        for text in options.forbid
-    ]
+def _relaxed_options(problem: Problem, options: SearchOptions) -> Iterator[list[Change]]:
+    """Yield one group for every pin and every forbidden region, and one for `runnable_only`, each without it."""
+    for name, pinned in options.fix.items():
+        relaxed = replace(options, fix={key: pin for key, pin in options.fix.items() if key != name})
+        yield [Change(f"drop pin {name}={write_value(pinned)}", problem, relaxed, shows=name)]
+    for text in options.forbid:
+        relaxed = replace(options, forbid=tuple(other for other in options.forbid if other != text))
+        yield [Change(f"allow {text}", problem, relaxed, shows=Condition.parse(text).name)]
     if options.runnable_only:
-        relaxed = replace(options, runnable_only=False)
-        groups.append([Change(action="plan without --runnable-only", problem=problem, options=relaxed)])
-    if len(groups) > 1:
-        free = replace(options, fix={}, forbid=(), runnable_only=False)
-        groups.append([Change(action="drop every pin and forbidden region", problem=problem, options=free)])
-    return groups
+        yield [Change("plan without --runnable-only", problem, replace(options, runnable_only=False))]
+
+
+def _free_options(problem: Problem, options: SearchOptions) -> list[Change]:
+    """Return the change that drops all limits, where there is more than one to drop."""
+    if len(options.fix) + len(options.forbid) + options.runnable_only < 2:
+        return []
+    free = replace(options, fix={}, forbid=(), runnable_only=False)
+    return [Change("drop every pin and forbidden region", problem, free)]
 
 
 def _more_nodes(problem: Problem, options: SearchOptions) -> Iterator[Change]:
@@ -199,9 +194,9 @@ def _larger_devices(problem: Problem, options: SearchOptions) -> Iterator[Change
 
 def _other_batches(problem: Problem, options: SearchOptions) -> Iterator[Change]:
     """Yield the next larger global batch that some valid configuration divides."""
-    batch = problem.workload.global_batch
-    for factor in divisors(problem.cluster.num_devices):
-        larger = -(-batch // factor) * factor
+    batch, devices = problem.workload.global_batch, problem.cluster.num_devices
+    for larger in sorted({-(-batch // factor) * factor for factor in divisors(devices)} - {batch}):
         changed = with_workload(problem, global_batch=larger)
-        if larger != batch and len(enumerate_space(changed, options)):
-            yield Change(action=f"global_batch {larger}, divisible by {factor}", problem=changed, options=options)
+        if len(enumerate_space(changed, options)):
+            action = f"global_batch {larger}, divisible by {gcd(larger, devices)}"
+            yield Change(action=action, problem=changed, options=options)

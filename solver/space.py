@@ -6,8 +6,7 @@ The space is the product of
 - sequence_parallel, zero_stage, micro_batch (divisors of the global batch), recompute, schedule,
 
 filtered by `autoplan.spec.rules`, by the pins and by the forbidden regions. Two entries that would run the
-same are one: with one stage the schedules coincide (1f1b stands for both), and so they do with one
-micro-batch (gpipe stands for both, since the executor's 1f1b wants as many micro-batches as stages).
+same are one: with one stage or one micro-batch the schedules coincide, and 1f1b stands for both.
 """
 
 from collections.abc import Sequence
@@ -115,13 +114,12 @@ def _allowed(batch: Batch, options: SearchOptions) -> Bools:
 
 
 def _is_canonical(problem: Problem, batch: Batch, options: SearchOptions) -> Bools:
-    """Return where an entry stands for itself: its twin with the other schedule is kept only when it is left out."""
+    """Return where an entry stands for itself: a gpipe one with a twin only when no 1f1b is allowed."""
     twins = (batch.pp == 1) | (num_microbatches(problem, batch) == 1)
-    standard = np.where(batch.pp == 1, "1f1b", "gpipe")
-    plain = SearchOptions(
+    of_schedule = SearchOptions(
         fix={name: pin for name, pin in options.fix.items() if name == "schedule"},
         forbid=tuple(text for text in options.forbid if Condition.parse(text).name == "schedule"),
     )
-    standard_allowed = _allowed(replace(batch, schedule=standard), plain)
-    keep: Bools = ~(twins & standard_allowed) | (batch.schedule == standard)
+    standard = np.full(len(batch), "1f1b")
+    keep: Bools = ~(twins & _allowed(replace(batch, schedule=standard), of_schedule)) | (batch.schedule == standard)
     return keep

@@ -45,10 +45,12 @@ def make_model(*, layers=4, hidden=1024, heads=8, kv_heads=8, width=4096, vocab=
     )
 
 
-def make_cluster(*, nodes=1, per_node=4, memory=80 * GIB, slug="h100-80g-sxm", intra=300e9, inter=45e9, latency=1e-5):
+def make_cluster(
+    *, nodes=1, per_node=4, memory=80 * GIB, slug="h100-80g-sxm", intra=300e9, inter=45e9, latency=1e-5, kind="cuda"
+):
     device = Device(
         slug=slug,
-        kind="cuda",
+        kind=kind,
         memory_bytes=int(memory),
         reserved_bytes=0,
         memory_bytes_per_second=3.35e12,

@@ -53,6 +53,7 @@ def problems(draw):
             memory=draw(st.sampled_from([0.2e9, 0.5e9, 2e9])),
             intra=draw(st.sampled_from([1e9, 3e11])),
             inter=draw(st.sampled_from([1e8, 4e10])),
+            kind=draw(st.sampled_from(["cuda", "cpu"])),
         ),
         global_batch=draw(st.sampled_from([2, 4, 6])),
         seq_len=draw(st.sampled_from([64, 512])),
@@ -60,7 +61,7 @@ def problems(draw):
 
 
 @given(problem=problems(), top=st.sampled_from([0, 2]))
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=50)
 def test_the_search_finds_what_brute_force_finds(problem, top):
     times = brute_force(problem)
     if not times:
@@ -161,11 +162,11 @@ def test_pins_are_honoured():
 
 
 def test_runnable_only_leaves_out_what_the_executor_refuses():
-    problem = make_problem(optimizer="muon")
-    assert search(problem, SearchOptions()).best.step_seconds > 0
-    with pytest.raises(NoPlanError, match="runnable only") as failure:
-        search(problem, SearchOptions(runnable_only=True))
-    assert failure.value.remedies[0].action == "plan without --runnable-only"
+    assert (
+        search(make_problem(), SearchOptions(runnable_only=True)).best == search(make_problem(), SearchOptions()).best
+    )
+    assert find(make_problem(optimizer="muon"), SearchOptions()) is not None
+    assert find(make_problem(optimizer="muon"), SearchOptions(runnable_only=True)) is None
 
 
 def test_control_c_in_a_process_of_its_own_gives_an_answer():

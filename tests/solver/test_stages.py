@@ -41,19 +41,23 @@ def make_pipeline(problem, configuration):
 def cases(draw):
     pp = draw(st.sampled_from([2, 3, 4]))
     pattern = tuple(draw(st.lists(st.sampled_from([512, 2048, 16384]), min_size=pp, max_size=9)))
+    dp = draw(st.sampled_from([1, 2]))
     problem = make_problem(
         model=make_model(pattern=pattern, vocab=draw(st.sampled_from([512, 32000, 256000])), hidden=512),
         cluster=make_cluster(
-            per_node=pp,
+            per_node=pp * dp,
             memory=draw(st.sampled_from([0.5e9, 1e9, 2e9, 80e9])),
             intra=draw(st.sampled_from([1e8, 1e10, 3e11])),
             latency=draw(st.sampled_from([0.0, 1e-5, 1e-3])),
+            kind=draw(st.sampled_from(["cuda", "cpu"])),
         ),
-        global_batch=draw(st.sampled_from([1, 2, 3, 6, 12])),
+        global_batch=dp * draw(st.sampled_from([1, 2, 3, 6, 12])),
         seq_len=draw(st.sampled_from([128, 1024])),
     )
     configuration = Configuration(
         pp=pp,
+        dp_shard=dp,
+        zero_stage=draw(st.sampled_from([1, 2, 3])) if dp > 1 else 0,
         schedule=draw(st.sampled_from(["gpipe", "1f1b"])),
         recompute=draw(st.sampled_from(["none", "full"])),
     )
@@ -121,3 +125,14 @@ def test_stopping_gives_the_best_so_far():
     stopped = best_cuts(make_pipeline(problem, configuration), cutoff=inf, stop=lambda: True)
     assert stopped.best is None
     assert stopped.bound_seconds < inf
+
+
+def test_a_budget_of_cuts_leaves_a_bound_on_the_rest(monkeypatch):
+    """Bounds are loose where micro-batches are fewer than stages: what is left when the budget ends stays bounded."""
+    problem = make_problem(model=make_model(layers=24), cluster=make_cluster(per_node=8), global_batch=8)
+    configuration = Configuration(pp=8)
+    exact = answer(problem, configuration)
+    monkeypatch.setattr("solver.stages.CUTS_TO_COST", 1)
+    short = answer(problem, configuration)
+    assert short.best.step_seconds >= exact.best.step_seconds
+    assert short.bound_seconds <= exact.best.step_seconds * (1 + 1e-9)

@@ -1,0 +1,216 @@
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+import autoplan
+from autoplan import planner
+from autoplan.errors import ClusterError, ConfigurationError, NoPlanError, ProfileError, WorkloadError
+from autoplan.spec import Configuration, read_plan
+from autoplan.spec.codec import to_json, to_jsonable
+from autoplan.spec.profile import CollectiveFit, CollectiveOp
+from autoplan.units import GIB
+from solver.assemble import default_optimizer
+from solver.options import SearchOptions
+from tests.solver.problems import make_cluster, make_model, make_profile
+
+MODEL = make_model(layers=16, hidden=2048, heads=16, kv_heads=16, width=8192)
+SMALL = make_model()
+
+
+def measured(*, bandwidth=1e11, memory=80 * GIB):
+    """Return a profile of one node of eight devices whose links were measured at `bandwidth` bytes per second."""
+    profile = make_profile(make_cluster(per_node=8, intra=bandwidth, memory=memory))
+    fits = tuple(
+        CollectiveFit(op=op, num_ranks=n, latency_seconds=1e-5, bytes_per_second=bandwidth, error=0.01)
+        for op in get_args(CollectiveOp)
+        for n in (2, 4, 8)
+    )
+    return replace(profile, fits=fits)
+
+
+def plan_for(profile, *, global_batch, **options):
+    return planner.plan(
+        MODEL,
+        cluster=None,
+        global_batch=global_batch,
+        seq_len=2048,
+        profile=profile,
+        options=SearchOptions(**options),
+    )
+
+
+def plan_small(**more):
+    arguments = {"cluster": make_cluster(), "global_batch": 8, "seq_len": 1024} | more
+    return planner.plan(SMALL, **arguments)
+
+
+def test_slow_links_push_tp_down_and_fast_links_push_it_up():
+    """Two sequences leave six of eight devices to tensor or pipeline parallelism: links decide which."""
+    slow = plan_for(measured(bandwidth=1e9), global_batch=2).configuration
+    fast = plan_for(measured(bandwidth=4e11), global_batch=2).configuration
+    assert slow.tp == 1
+    assert slow.pp == 8
+    assert fast.tp >= 4
+    assert fast.pp < slow.pp
+
+
+def test_slow_links_push_sharding_down_and_fast_links_push_it_up():
+    slow = plan_for(measured(bandwidth=1e9), global_batch=32).configuration
+    fast = plan_for(measured(bandwidth=4e11), global_batch=32).configuration
+    assert slow.dp < fast.dp
+    assert slow.pp > fast.pp
+
+
+def test_less_memory_pushes_sharding_recompute_and_pipelines_up():
+    """From ample to scarce: more is sharded, then recomputed, then cut into stages; and back."""
+    ample, less, little, scarce = (
+        plan_for(measured(memory=size * GIB), global_batch=32).configuration for size in (40, 20, 8, 3)
+    )
+    assert (ample.recompute, ample.pp) == ("none", 1)
+    assert less.zero_stage > ample.zero_stage
+    assert little.pp > less.pp
+    assert scarce.recompute == "full"
+    assert scarce.tp * scarce.pp > little.tp * little.pp
+
+
+def test_less_memory_pushes_recompute_up_where_degrees_are_pinned():
+    pins = {"tp": 1, "pp": 1, "micro_batch": 1, "zero_stage": 3}
+    chosen = [
+        plan_for(measured(memory=size * GIB), global_batch=32, fix=pins).configuration.recompute for size in (40, 8, 5)
+    ]
+    assert chosen[0] == "none"
+    assert chosen[-1] == "full"
+
+
+def test_a_plan_says_how_it_was_found():
+    plan = plan_small()
+    assert plan.search.status == "optimal"
+    assert plan.search.gap == 0
+    assert plan.estimate.fits
+    assert plan.estimate.step_seconds == plan.search.lower_bound_seconds
+    assert len(plan.alternatives) == 3
+    assert all(other.step_seconds >= plan.estimate.step_seconds * (1 - 1e-9) for other in plan.alternatives)
+    assert len(plan_small(options=SearchOptions(top=0)).alternatives) == 0
+
+
+def test_a_plan_reads_back_whole():
+    plan = plan_small(options=SearchOptions(fix={"pp": 2}))
+    assert read_plan(to_json(plan), where="plan") == plan
+    assert plan.inputs.profile is None
+
+
+def test_the_id_is_the_same_in_other_processes():
+    """Hash seeds, time and search time differ; the plan does not."""
+    code = (
+        "import sys\n"
+        "from autoplan import planner\n"
+        "print(planner.plan('llama-3-8b', cluster='h100-80g-sxm:2x8', global_batch=128, seq_len=8192).id)\n"
+        "print('torch' in sys.modules, 'pandas' in sys.modules, 'ortools' in sys.modules)\n"
+    )
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    (output,) = outputs
+    assert output.splitlines()[1] == "False False False"
+
+
+def test_arguments_may_be_values_objects_paths_or_names(tmp_path: Path):
+    cluster_file = tmp_path / "cluster.json"
+    cluster_file.write_text(to_json(make_cluster()))
+    model_file = tmp_path / "model.json"
+    model_file.write_text(to_json(SMALL))
+    profile_file = tmp_path / "profile.json"
+    profile_file.write_text(to_json(make_profile(make_cluster())))
+    expected = plan_small()
+    for model in (to_jsonable(SMALL), model_file, str(model_file)):
+        for cluster in (to_jsonable(make_cluster()), cluster_file):
+            assert planner.plan(model, cluster=cluster, global_batch=8, seq_len=1024).id == expected.id
+    with_profile = plan_small(profile=profile_file)
+    assert with_profile.inputs.profile is not None
+    assert plan_small(profile=make_profile(make_cluster())).id == with_profile.id
+
+
+def test_without_a_cluster_the_profile_s_own_is_planned_for():
+    profile = make_profile(make_cluster())
+    assert plan_small(cluster=None, profile=profile).cluster == profile.cluster
+    with pytest.raises(ClusterError, match="--cluster"):
+        plan_small(cluster=None)
+
+
+def test_a_profile_of_another_device_is_refused_by_name():
+    profile = make_profile(make_cluster(slug="a100-80g-sxm"))
+    with pytest.raises(ProfileError, match=r"--profile: .*a100-80g-sxm.*h100-80g-sxm"):
+        plan_small(profile=profile)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "where"),
+    [
+        ({"global_batch": 0}, "--global-batch"),
+        ({"global_batch": 2.0}, "--global-batch"),
+        ({"global_batch": True}, "--global-batch"),
+        ({"seq_len": -1}, "--seq-len"),
+        ({"optimizer": "adam"}, "--optimizer"),
+        ({"precision": "int8"}, "--precision"),
+    ],
+)
+def test_a_workload_that_makes_no_sense_names_the_flag(wrong, where):
+    with pytest.raises(WorkloadError) as caught:
+        plan_small(**wrong)
+    assert caught.value.where == where
+
+
+def test_more_tokens_than_learned_positions_are_refused():
+    with pytest.raises(WorkloadError, match=r"--seq-len: 2048 is more than the 1024 learned positions of gpt2"):
+        planner.plan("gpt2", cluster="a100-80g-sxm:1x1", global_batch=8, seq_len=2048)
+
+
+def test_the_optimizer_can_be_set():
+    optimizer = default_optimizer("adamw", learning_rate=1e-4, warmup_steps=2000)
+    assert plan_small(optimizer_plan=optimizer).optimizer == optimizer
+
+
+def test_one_configuration_can_be_estimated():
+    configuration = Configuration(tp=2, dp_shard=2, zero_stage=3)
+    estimate = planner.estimate(
+        SMALL, cluster=make_cluster(), global_batch=8, seq_len=1024, configuration=configuration
+    )
+    assert sum(estimate.breakdown.values()) == pytest.approx(estimate.step_seconds)
+    with pytest.raises(ConfigurationError, match="the cluster has 4"):
+        planner.estimate(SMALL, cluster=make_cluster(), global_batch=8, seq_len=1024, configuration=Configuration(tp=8))
+
+
+def test_pins_are_honoured_or_refused():
+    plan = plan_small(options=SearchOptions(fix={"tp": 2, "recompute": "full"}))
+    assert (plan.configuration.tp, plan.configuration.recompute) == (2, "full")
+    with pytest.raises(NoPlanError):
+        plan_small(options=SearchOptions(fix={"tp": 3}))
+
+
+def test_a_plan_that_cannot_run_here_is_still_a_plan_unless_asked_otherwise():
+    plan = plan_small(optimizer="muon")
+    assert not plan.runnable
+    assert plan.not_runnable_reasons
+    with pytest.raises(NoPlanError) as caught:
+        plan_small(optimizer="muon", options=SearchOptions(runnable_only=True))
+    assert "plan without --runnable-only" in [remedy.action for remedy in caught.value.remedies]
+
+
+def test_the_package_hands_on_the_public_functions():
+    assert autoplan.plan is planner.plan
+    assert autoplan.estimate is planner.estimate
+    assert autoplan.load_model is planner.load_model
+    assert json.loads(to_json(autoplan.load_cluster("h100-80g-sxm:2x8")))["groups"][0]["num_nodes"] == 2
