@@ -2,10 +2,11 @@
 
 `costmodels.estimate.lower_bounds` gives, for every configuration c and whatever the stage cuts x,
 B(c) ≤ T(c, x) and N(c) ≤ max over stages of M(c, x). So c is ruled out when N(c) is above the memory limit,
-and no configuration after position i of the ranking takes less than ``seconds[i]``.
+and no pipeline after position i of the ranking takes less than ``seconds[i]``.
 """
 
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 
@@ -15,12 +16,22 @@ from costmodels.estimate import lower_bounds
 from costmodels.hardware import resolve_hardware
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Frontier:
-    """Indices (k,) into the space in ascending order of their bounds, seconds (k,)."""
+    """What memory allows of a space, as indices into it.
 
+    `singles` have one stage, and `singles_seconds` is the least of their bounds (inf without any); `order` (k,) are
+    the pipelines in ascending order of their bounds `seconds` (k,).
+    """
+
+    singles: Ints
+    singles_seconds: float
     order: Ints
     seconds: Floats
+
+    def bound_from(self, position: int) -> float:
+        """Return the least bound of the pipelines from `position` on; inf when there are none."""
+        return float(self.seconds[position]) if position < len(self.seconds) else inf
 
 
 def rank_by_bound(problem: Problem, space: Batch) -> Frontier:
@@ -28,4 +39,11 @@ def rank_by_bound(problem: Problem, space: Batch) -> Frontier:
     seconds, memory_bytes = lower_bounds(problem, space)
     order = np.lexsort((memory_bytes, seconds))
     order = order[memory_bytes[order] <= resolve_hardware(problem).memory_limit_bytes]
-    return Frontier(order=order, seconds=seconds[order])
+    single = space.pp[order] == 1
+    singles, several = order[single], order[~single]
+    return Frontier(
+        singles=singles,
+        singles_seconds=float(seconds[singles[0]]) if len(singles) else inf,
+        order=several,
+        seconds=seconds[several],
+    )

@@ -1,7 +1,8 @@
 """What one pipeline stage takes part in, whatever the other stages are: bounds and bytes of every edge.
 
-An edge (s, a, b) is stage s with the layers a … b−1; arrays over edges have shape (p, L + 1, L + 1). Costs of a
-stage are sums over its units (`costmodels.stage_costs`), so those of an edge are differences of prefix sums, and
+An edge (s, a, b) is stage s with the layers a … b−1. As a stage has at least one layer, x_s − s runs from 0 to
+Y = L − p, never falling, so arrays over edges have shape (p, Y + 1, Y + 1), indexed by s, a − s and b − s − 1. Costs of
+a stage are sums over its units (`costmodels.stage_costs`), so those of an edge are differences of prefix sums, and
 so is all that comes before and after it: Σ_{j<s} is known from a and Σ_{j>s} from b.
 
 With f, g the forward and backward seconds of one micro-batch on a stage, w = f + g, m micro-batches, k = in_flight_s
@@ -32,10 +33,10 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edges:
-    """Bounds of every edge, (p, L + 1, L + 1), inf where no cuts have it or it exceeds the memory limit.
+    """Bounds of every edge, (p, Y + 1, Y + 1), inf where no cuts have it or it exceeds the memory limit.
 
     `finish`: end of the stage's last backward and reduction. `back`: end of stage 0's last backward. `optimizer`: its
-    seconds. `first_reduce` (L + 1,) is the reduction of stage 0 by its end. `memory` (bytes) is inf only where no
+    seconds. `first_reduce` (Y + 1,) is the reduction of stage 0 by its end. `memory` (bytes) is inf only where no
     cuts have the edge.
     """
 
@@ -73,12 +74,11 @@ def edge_memory(pipeline: Pipeline) -> Floats:
 
 
 def _exists(num_layers: int, pp: int) -> Bools:
-    """Return which edges (s, a, b) some cuts have: at least one layer here and in every stage before and after."""
-    stage = np.arange(pp)[:, None, None]
-    a, b = np.arange(num_layers + 1)[:, None], np.arange(num_layers + 1)
-    starts = np.where(stage == 0, a == 0, a >= stage)
-    ends = np.where(stage == pp - 1, b == num_layers, num_layers - b >= pp - 1 - stage)
-    exists: Bools = (a < b) & starts & ends
+    """Return which edges some cuts have: the first starts at layer 0, the last ends at L, none runs backwards."""
+    stage, offset = np.arange(pp)[:, None, None], np.arange(num_layers - pp + 1)
+    starts = (stage > 0) | (offset[:, None] == 0)
+    ends = (stage < pp - 1) | (offset == num_layers - pp)
+    exists: Bools = (offset[:, None] <= offset) & starts & ends
     return exists
 
 
@@ -111,8 +111,8 @@ def _finish_bounds(pipeline: Pipeline) -> tuple[Floats, Floats]:
 class _Sums:
     """One kind of cost of every edge.
 
-    `inside` (p, L + 1, L + 1) is the stage's own, `before` (p, L + 1, 1) that of all stages before it, `after`
-    (p, 1, L + 1) that of all stages after it.
+    `inside` (p, Y + 1, Y + 1) is the stage's own, `before` (p, Y + 1, 1) that of all stages before it, `after`
+    (p, 1, Y + 1) that of all stages after it.
     """
 
     inside: Floats
@@ -124,12 +124,14 @@ def _sums(pipeline: Pipeline, per_unit: Floats, extra: Floats | float = 0.0) -> 
     """Sum a cost over units; `per_unit` has shape (u,), `extra` (p,) is what a stage has besides."""
     model, costs = pipeline.model, pipeline.costs
     layers = np.concatenate([[0.0], np.cumsum(per_unit[np.asarray(model.layer_blocks)])])
+    first = np.arange(pipeline.pp)[:, None] + np.arange(len(layers) - pipeline.pp)  # (p, Y + 1): where stage s starts
+    start, end = layers[first][:, :, None], layers[first + 1][:, None, :]
     once = np.full(pipeline.pp, per_unit[costs.stage]) + extra
     once[0] += per_unit[costs.embedding]
     once[-1] += per_unit[costs.head]
     until = np.cumsum(once)
     return _Sums(
-        inside=layers - layers[:, None] + once[:, None, None],
-        before=layers[:, None] + (until - once)[:, None, None],
-        after=layers[-1] - layers + (until[-1] - until)[:, None, None],
+        inside=end - start + once[:, None, None],
+        before=start + (until - once)[:, None, None],
+        after=layers[-1] - end + (until[-1] - until)[:, None, None],
     )

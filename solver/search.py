@@ -5,8 +5,8 @@ Objective: min T(c, x), the step time of `costmodels.estimate.evaluate`, in whic
 Constraint: M(c, x) ≤ the device's memory on every stage.
 
 The proof: `lower_bounds` gives B(c) ≤ T(c, x) and N(c) ≤ M(c, x) for every x. Configurations with N(c) above
-the limit are ruled out; the others are taken in ascending order of B. Those of one stage are costed many at a
-time; for the others `solver.stages` finds the best cuts exactly, and is given the best time so far, so that it
+the limit are ruled out. Those of one stage have no cuts to choose and are costed all at once; the others are taken
+in ascending order of B, and `solver.stages` finds the best cuts of each exactly: it is given the best time so far and
 stops when it can prove that no cuts reach it. When B of the next configuration is more than the best time (of the
 last wanted runner-up, where runners-up are listed), nothing that is left can be better: the status is `optimal`
 and the gap 0. At the time limit or on KeyboardInterrupt the lower bound
@@ -26,7 +26,7 @@ import numpy as np
 from autoplan.errors import NoPlanError
 from autoplan.spec import Problem
 from autoplan.spec.plan import Alternative, Search
-from costmodels.batch import Batch, Floats, Ints
+from costmodels.batch import Batch
 from costmodels.estimate import evaluate
 from solver import infeasible
 from solver.bounds import Frontier, rank_by_bound
@@ -34,7 +34,7 @@ from solver.edges import ROUNDING
 from solver.options import SearchOptions
 from solver.pipelines import Pipeline, pipelines
 from solver.result import Found, Phase, Progress, SearchResult, rank
-from solver.space import enumerate_space
+from solver.space import enumerate_space, trim_cuts
 from solver.stages import best_cuts
 
 FIRST_CHUNK, LARGEST_CHUNK = 32, 512
@@ -71,8 +71,8 @@ def find(problem: Problem, options: SearchOptions) -> Found | None:
 class _Run:
     """The state of one search.
 
-    `position` counts the configurations of the frontier that are settled; `unsettled` bounds the cuts of those that
-    are not all ruled out.
+    `singles_bound` bounds the configurations of one stage until they are costed; `position` counts the pipelines of
+    the frontier that are settled; `unsettled` bounds the cuts of those that are not all ruled out.
     """
 
     problem: Problem
@@ -81,6 +81,7 @@ class _Run:
     started: float = field(default_factory=perf_counter)
     space: Batch | None = None
     frontier: Frontier | None = None
+    singles_bound: float = inf
     position: int = 0
     leaders: list[Found] = field(default_factory=list)
     explored: int = 0
@@ -93,39 +94,45 @@ class _Run:
         self.space = enumerate_space(self.problem, self.options)
         if len(self.space):
             self.frontier = rank_by_bound(self.problem, self.space)
-            self.pruned = len(self.space) - len(self.frontier.order)
+            self.pruned = len(self.space) - len(self.frontier.singles) - len(self.frontier.order)
+            self.singles_bound = self.frontier.singles_seconds
         self.report("bounds")
 
     def explore(self) -> None:
         """Cost configurations, best bound first, until the bound passes the cutoff or time is up."""
         self.prepare()
-        size = FIRST_CHUNK
-        while self.frontier is not None and inf > self.bound() <= self.cutoff() and not self.out_of_time():
-            seconds = self.frontier.seconds[self.position : self.position + size]
-            seconds = seconds[seconds <= self.cutoff()]
-            self.cost(self.frontier.order[self.position : self.position + len(seconds)], seconds)
-            size = min(2 * size, LARGEST_CHUNK)
-            self.report("search")
-        if self.stopped is None and self.frontier is not None:
-            self.pruned += len(self.frontier.order) - self.position
+        if self.space is not None and self.frontier is not None:
+            self.cost_singles(self.space, self.frontier)
+            self.cost_pipelines(self.space, self.frontier)
         self.report("done")
 
-    def cost(self, chunk: Ints, seconds: Floats) -> None:
-        """Cost a chunk: one stage at once for all, more stages exactly over cuts where that can still matter."""
-        assert self.space is not None
-        batch = self.space.take(chunk)
-        single = batch.pp == 1
-        if single.any():
-            self.enter(batch.take(single))
-        several = pipelines(self.problem, batch.take(~single))
-        for pp, bound in zip(batch.pp.tolist(), seconds.tolist(), strict=True):
-            pipeline = next(several) if pp > 1 else None
-            if pipeline is not None and bound <= self.cutoff():
-                self.cost_pipeline(pipeline)
-            if self.out_of_time():
-                return
-            self.position += 1
-            self.explored += 1
+    def cost_singles(self, space: Batch, frontier: Frontier) -> None:
+        """Cost the configurations of one stage all at once."""
+        if not len(frontier.singles) or self.out_of_time():
+            return
+        self.enter(trim_cuts(space.take(frontier.singles)))
+        self.singles_bound = inf
+        self.explored += len(frontier.singles)
+        self.report("search")
+
+    def cost_pipelines(self, space: Batch, frontier: Frontier) -> None:
+        """Cost the configurations of several stages, some at a time, until the bound passes the cutoff."""
+        size = FIRST_CHUNK
+        while inf > self.bound() <= self.cutoff() and not self.out_of_time():
+            seconds = frontier.seconds[self.position : self.position + size]
+            seconds = seconds[seconds <= self.cutoff()]
+            chunk = trim_cuts(space.take(frontier.order[self.position : self.position + len(seconds)]))
+            for pipeline, bound in zip(pipelines(self.problem, chunk), seconds.tolist(), strict=True):
+                if bound <= self.cutoff():
+                    self.cost_pipeline(pipeline)
+                if self.out_of_time():
+                    return
+                self.position += 1
+                self.explored += 1
+            size = min(2 * size, LARGEST_CHUNK)
+            self.report("search")
+        if self.stopped is None:
+            self.pruned += len(frontier.order) - self.position
 
     def cost_pipeline(self, pipeline: Pipeline) -> None:
         """Find the best cuts of one configuration of several stages and enter it with them."""
@@ -137,14 +144,17 @@ class _Run:
     def enter(self, batch: Batch) -> None:
         """Enter what fits among the leaders, each configuration with its cuts; a configuration comes once."""
         evaluation = evaluate(self.problem, batch)
+        seconds = np.where(evaluation.fits, evaluation.step_seconds, inf)
+        wanted = min(self.options.top, len(seconds) - 1)
+        reach = min(self.cutoff(), float(np.partition(seconds, wanted)[wanted]) * (1 + ROUNDING))
         found = [
             Found(
                 configuration=batch.configuration(i),
                 cuts=tuple(batch.cuts[i, : int(batch.pp[i]) + 1].tolist()),
-                step_seconds=float(evaluation.step_seconds[i]),
+                step_seconds=float(seconds[i]),
                 peak_memory_bytes=round(float(evaluation.peak_memory_bytes[i])),
             )
-            for i in np.flatnonzero(evaluation.fits & (evaluation.step_seconds <= self.cutoff())).tolist()
+            for i in np.flatnonzero(evaluation.fits & (seconds <= reach)).tolist()
         ]
         self.leaders = sorted([*self.leaders, *found], key=rank)[: self.options.top + 1]
 
@@ -156,9 +166,8 @@ class _Run:
 
     def bound(self) -> float:
         """Return a lower bound on the step time of everything that is not settled; inf when all is."""
-        if self.frontier is None or self.position >= len(self.frontier.order):
-            return inf
-        return float(self.frontier.seconds[self.position])
+        left = inf if self.frontier is None else self.frontier.bound_from(self.position)
+        return min(left, self.singles_bound)
 
     def out_of_time(self) -> bool:
         """Return whether the search was stopped or its time limit has passed, and note it."""

@@ -36,6 +36,11 @@ def enumerate_space(problem: Problem, options: SearchOptions) -> Batch:
     return replace(batch, cuts=even_cuts(problem.model.num_layers, batch.pp)) if len(batch) else batch
 
 
+def trim_cuts(batch: Batch) -> Batch:
+    """Return the batch with no more columns of cuts than its longest pipeline needs."""
+    return replace(batch, cuts=batch.cuts[:, : int(batch.pp.max()) + 1])
+
+
 def divisors(number: int) -> list[int]:
     """Return the divisors of a positive number, ascending."""
     small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]

@@ -20,6 +20,8 @@ and for each of φ, β, ψ `_least_to_go` computes exactly, with layers that are
 
     V_s(a) = min_b max(φ_s(a, b), V_{s+1}(b)),  V_p(L) = 0.
 
+Boundaries are kept as x_s − s, the layers beyond one for each stage before.
+
 Search: `_partitions` expands partial cuts in ascending order of the bound that takes for each criterion the greater
 of what it is so far and V; `best_cuts` costs complete ones (`Pipeline.cost`), some at a time, and ends when the least
 bound left is not below the best time found. Equal stages meet the bound, which is then the schedule's closed form.
@@ -141,7 +143,8 @@ def _time_then_memory(solution: Solution) -> tuple[float, float]:
 
 def _leaner(pipeline: Pipeline, edges: Edges, best: Solution) -> Solution:
     """Return cuts as fast as `best` that need less memory, when the leanest that its bounds allow are such."""
-    own = (np.arange(len(edges.finish)), best.cuts[:-1], best.cuts[1:])
+    offsets = np.asarray(best.cuts) - np.arange(pipeline.pp + 1)
+    own = (np.arange(pipeline.pp), offsets[:-1], offsets[1:])
     allowed = np.ones_like(edges.finish, dtype=np.bool_)
     for bounds in (edges.finish, edges.back, edges.optimizer):
         allowed &= bounds <= bounds[own].max()
@@ -160,7 +163,7 @@ def _take_first(criteria: Floats, _first_stage: Ints) -> Floats:
 def _partitions(criteria: Floats, combine: Callable[[Floats, Ints], Floats]) -> Iterator[tuple[float, tuple[int, ...]]]:
     """Yield complete cuts with their bounds in ascending order.
 
-    `criteria` (c, p, L + 1, L + 1) are bounds of edges; those of cuts are the maxima over their edges, which
+    `criteria` (c, p, Y + 1, Y + 1) are bounds of edges; those of cuts are the maxima over their edges, which
     `combine` makes one of: maxima (c, n) and ends of the first stage (n,) give (n,). Of equal bounds the longer
     partial cut is taken first, then the more even one.
     """
@@ -170,21 +173,21 @@ def _partitions(criteria: Floats, combine: Callable[[Floats, Ints], Floats]) -> 
     heap: list[tuple[float, int, float, tuple[int, ...], tuple[float, ...]]]
     heap = [(0.0, 0, 0.0, (0,), (0.0,) * len(criteria))]
     while heap:
-        bound, depth, uneven, cuts, reached = heappop(heap)
-        s, start = -depth, cuts[-1]
+        bound, depth, uneven, offsets, reached = heappop(heap)
+        s, start = -depth, offsets[-1]
         if s == stages:
-            yield bound, cuts
+            yield bound, tuple(offset + stage for stage, offset in enumerate(offsets))
             continue
         maxima = np.maximum(criteria[:, s, start], np.asarray(reached)[:, None])
-        first_stage = ends if s == 0 else np.full_like(ends, cuts[1])
+        first_stage = ends if s == 0 else np.full_like(ends, offsets[1])
         bounds = combine(np.maximum(maxima, to_go[:, s + 1]), first_stage)
         for end in np.flatnonzero(np.isfinite(bounds)).tolist():
             spread = uneven + (end - start - even) ** 2
-            heappush(heap, (float(bounds[end]), depth - 1, spread, (*cuts, end), tuple(maxima[:, end].tolist())))
+            heappush(heap, (float(bounds[end]), depth - 1, spread, (*offsets, end), tuple(maxima[:, end].tolist())))
 
 
 def _least_to_go(bounds: Floats) -> Floats:
-    """Return V, shape (p + 1, L + 1): the least possible maximum over the stages from s on, given x_s."""
+    """Return V, shape (p + 1, Y + 1): the least possible maximum over the stages from s on, given x_s."""
     stages, size = bounds.shape[:2]
     to_go = np.full((stages + 1, size), inf)
     to_go[stages, -1] = 0.0
