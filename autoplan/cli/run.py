@@ -49,7 +49,7 @@ def command(
 ) -> None:
     """Train a plan on this node, or as one of several nodes when torchrun started this."""
     from autoplan.cli.sample_text import training_data
-    from autoplan.executor.launch import launch
+    from autoplan.executor.launch.start import launch
     from autoplan.executor.options import RunOptions
     from autoplan.spec.codec import to_json
 

@@ -1,11 +1,12 @@
 """What a run is asked to do, and what it says when it is over."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
 from autoplan.errors import InputError
-from autoplan.executor.corpus import TokenType
-from autoplan.spec.plan import Dtype
+from autoplan.executor.data.corpus import TokenType
+from autoplan.spec.plan import Dtype, Plan
 from autoplan.spec.value import Count, NonNegative, Positive, value
 
 
@@ -66,3 +67,9 @@ class RunSummary:
     peak_memory_bytes: int | None
     predicted_peak_memory_bytes: int
     checkpoint: Path | None
+
+
+def choose_run_dir(plan: Plan, options: RunOptions) -> Path:
+    """Return the run directory: the given one, else the checkpoint folder, else a new one in `runs/`."""
+    now = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    return (options.run_dir or options.checkpoint_dir or Path("runs", f"{plan.id[:12]}-{now}")).absolute()

@@ -17,8 +17,8 @@ import torch
 import torch.distributed as dist
 
 from autoplan.errors import DataError, RunError
-from autoplan.executor import checkpoint
-from autoplan.executor.checkpoint_index import (
+from autoplan.executor.checkpoint import store
+from autoplan.executor.checkpoint.index import (
     CheckpointInfo,
     find_latest,
     list_complete,
@@ -26,11 +26,10 @@ from autoplan.executor.checkpoint_index import (
     read_info,
     require_same_run,
 )
-from autoplan.executor.data import Windows, open_data, read_batch
-from autoplan.executor.memory import PeakMemory
-from autoplan.executor.options import RunOptions, RunSummary
-from autoplan.executor.preflight import choose_run_dir
-from autoplan.executor.telemetry import RunLog, RunRecord, StepRecord, new_record
+from autoplan.executor.data.batches import Windows, open_data, read_batch
+from autoplan.executor.options import RunOptions, RunSummary, choose_run_dir
+from autoplan.executor.telemetry.memory import PeakMemory
+from autoplan.executor.telemetry.metrics import RunLog, RunRecord, StepRecord, new_record
 from autoplan.executor.together import on_first_rank, together
 from autoplan.executor.training import StepResult, Training
 from autoplan.spec.plan import Plan
@@ -135,7 +134,7 @@ def _resume(plan: Plan, options: RunOptions, training: Training, fingerprint: st
     info = on_first_rank(lambda: read_info(path))
     require_same_run(info, plan, seed=options.seed, dtype=options.dtype, data_fingerprint=fingerprint, where=path)
     state = training.state_dict()
-    checkpoint.load(path, state)
+    store.load(path, state)
     training.load_state_dict(state)
     return Position(info.step, info.sequences)
 
@@ -221,7 +220,7 @@ def _save(run: Run, position: Position) -> Path:
         data_fingerprint=run.fingerprint,
         files={},
     )
-    return checkpoint.save(folder, run.training.state_dict(), info, keep=run.options.keep_checkpoints)
+    return store.save(folder, run.training.state_dict(), info, keep=run.options.keep_checkpoints)
 
 
 def _require_finite(run: Run, result: StepResult, step: int) -> None:

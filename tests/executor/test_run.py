@@ -10,7 +10,7 @@ import torch.distributed as dist
 from autoplan.errors import CheckpointError, DataError, RunError
 from autoplan.executor.options import RunOptions
 from autoplan.executor.run import train
-from autoplan.executor.telemetry import read_metrics
+from autoplan.executor.telemetry.metrics import read_metrics
 from autoplan.executor.training import Training
 from autoplan.spec import Plan
 from tests.executor.run_plans import ESTIMATE, tiny_plan, write_text

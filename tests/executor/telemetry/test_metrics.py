@@ -3,7 +3,7 @@ import json
 import pytest
 
 from autoplan.errors import InputError
-from autoplan.executor.telemetry import RunLog, StepRecord, mark_failed, new_record, read_metrics
+from autoplan.executor.telemetry.metrics import RunLog, StepRecord, mark_failed, new_record, read_metrics
 from tests.executor.run_plans import tiny_plan
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from autoplan.errors import DataError
-from autoplan.executor.corpus import open_corpus
+from autoplan.executor.data.corpus import open_corpus
 
 
 def write_ids(path: Path, ids: list[int], dtype: str) -> Path:

@@ -16,7 +16,7 @@ from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
 from torch.distributed.checkpoint.api import CheckpointException
 
 from autoplan.errors import CheckpointError, RunError
-from autoplan.executor.checkpoint_index import INFO, CheckpointInfo, checkpoint_path, prune, read_info
+from autoplan.executor.checkpoint.index import INFO, CheckpointInfo, checkpoint_path, prune, read_info
 from autoplan.executor.files import write_atomically
 from autoplan.executor.together import on_first_rank, together
 from autoplan.spec.codec import to_json

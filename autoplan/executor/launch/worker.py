@@ -1,6 +1,6 @@
 """One rank of a run.
 
-    python -P -m autoplan.executor.worker FOLDER PLAN
+    python -P -m autoplan.executor.launch.worker FOLDER PLAN
 
 is what the launcher has torchrun start: FOLDER holds `options.json`, and receives `summary.json` from rank 0 and a
 report from each rank that fails.
@@ -15,12 +15,12 @@ from pathlib import Path
 from types import FrameType
 
 from autoplan.errors import AutoplanError
-from autoplan.executor.failure import RESTART_COUNT, report_failure
 from autoplan.executor.files import write_atomically
+from autoplan.executor.launch.failure import RESTART_COUNT, report_failure
+from autoplan.executor.launch.preflight import check_world_size, read_runnable_plan
+from autoplan.executor.launch.process import die_with_parent
+from autoplan.executor.launch.rendezvous import process_group
 from autoplan.executor.options import RunOptions, RunSummary
-from autoplan.executor.preflight import check_world_size, read_runnable_plan
-from autoplan.executor.process import die_with_parent
-from autoplan.executor.rendezvous import process_group
 from autoplan.executor.run import train
 from autoplan.spec.codec import from_json, to_json
 from autoplan.spec.plan import Plan

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autoplan.errors import DataError
-from autoplan.executor.corpus import Corpus, TokenType, open_corpus
-from autoplan.executor.shuffle import permute
+from autoplan.executor.data.corpus import Corpus, TokenType, open_corpus
+from autoplan.executor.data.shuffle import permute
 from autoplan.spec.plan import Plan
 
 

@@ -3,7 +3,7 @@ import signal
 import pytest
 
 from autoplan.errors import DataError, RunError
-from autoplan.executor.failure import AgentReport, find_cause, report_failure
+from autoplan.executor.launch.failure import AgentReport, find_cause, report_failure
 
 PEER = RuntimeError("[pair.cc:547] Connection closed by peer [127.0.0.1]:1234")
 NO_CODES = AgentReport(exit_codes={}, error=None)

@@ -1,6 +1,6 @@
 """torchrun with a report: runs `torch.distributed.run` and writes how its workers ended.
 
-    python -P -m autoplan.executor.agent REPORT.json TORCHRUN_ARGUMENTS…
+    python -P -m autoplan.executor.launch.agent REPORT.json TORCHRUN_ARGUMENTS…
 
 torchrun prints how its workers failed; the launcher needs that rank by rank, and says it once.
 """
@@ -13,9 +13,9 @@ from torch.distributed import run as torchrun
 from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
-from autoplan.executor.failure import AgentReport
 from autoplan.executor.files import write_atomically
-from autoplan.executor.process import die_with_parent
+from autoplan.executor.launch.failure import AgentReport
+from autoplan.executor.launch.process import die_with_parent
 from autoplan.spec.codec import to_json
 
 

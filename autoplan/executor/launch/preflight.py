@@ -3,14 +3,13 @@
 import os
 import tempfile
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from autoplan.errors import CheckpointError, InputError, PlanError
-from autoplan.executor.checkpoint_index import find_latest, read_info, require_same_run
-from autoplan.executor.data import Windows, open_data
+from autoplan.executor.checkpoint.index import find_latest, read_info, require_same_run
+from autoplan.executor.data.batches import Windows, open_data
 from autoplan.executor.options import RunOptions
-from autoplan.executor.telemetry import METRICS
+from autoplan.executor.telemetry.metrics import METRICS
 from autoplan.spec.codec import from_json, to_json
 from autoplan.spec.plan import Plan, read_plan
 from autoplan.spec.problem import Problem
@@ -101,12 +100,6 @@ def check_folders(options: RunOptions) -> None:
     for folder, flag in ((options.checkpoint_dir, "--checkpoint-dir"), (options.run_dir, "--run-dir")):
         if folder is not None:
             _check_writable(folder, flag)
-
-
-def choose_run_dir(plan: Plan, options: RunOptions) -> Path:
-    """Return the run directory: the given one, else the checkpoint folder, else a new one in `runs/`."""
-    now = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    return (options.run_dir or options.checkpoint_dir or Path("runs", f"{plan.id[:12]}-{now}")).absolute()
 
 
 def _refuse_earlier_run(options: RunOptions) -> None:

@@ -8,20 +8,19 @@ from dataclasses import replace
 from pathlib import Path
 
 from autoplan.errors import RunError
-from autoplan.executor.failure import AgentReport, find_cause
-from autoplan.executor.options import RunOptions, RunSummary
-from autoplan.executor.preflight import (
+from autoplan.executor.launch.failure import AgentReport, find_cause
+from autoplan.executor.launch.preflight import (
     check_checkpoint,
     check_data,
     check_folders,
     check_machine,
     check_options,
     check_world_size,
-    choose_run_dir,
     read_runnable_plan,
 )
-from autoplan.executor.process import Stopped, end_tree, stop_on_sigterm, worker_environment
-from autoplan.executor.telemetry import mark_failed
+from autoplan.executor.launch.process import Stopped, end_tree, stop_on_sigterm, worker_environment
+from autoplan.executor.options import RunOptions, RunSummary, choose_run_dir
+from autoplan.executor.telemetry.metrics import mark_failed
 from autoplan.spec.codec import from_json, to_json
 from autoplan.spec.plan import Plan
 
@@ -48,7 +47,7 @@ def launch(plan_path: str | Path, options: RunOptions) -> RunSummary:
 
 
 def _run_as_rank(plan: Plan, options: RunOptions) -> RunSummary:
-    from autoplan.executor.worker import run_rank
+    from autoplan.executor.launch.worker import run_rank
 
     check_world_size(plan)
     if os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":
@@ -74,10 +73,10 @@ def _start(plan_path: Path, plan: Plan, options: RunOptions) -> RunSummary:
 
 def _command(folder: Path, plan_path: Path, plan: Plan, options: RunOptions) -> list[str]:
     grace = int(_GRACE_SECONDS + 2 * plan.estimate.step_seconds)
-    torchrun = [sys.executable, "-P", "-m", "autoplan.executor.agent", str(folder / "agent.json")]
+    torchrun = [sys.executable, "-P", "-m", "autoplan.executor.launch.agent", str(folder / "agent.json")]
     group = ["--standalone", "--local-addr=127.0.0.1", f"--nproc-per-node={plan.configuration.world_size}"]
     limits = [f"--max-restarts={options.restarts}", f"--shutdown-timeout={grace}"]
-    return [*torchrun, *group, *limits, "-m", "autoplan.executor.worker", str(folder), str(plan_path)]
+    return [*torchrun, *group, *limits, "-m", "autoplan.executor.launch.worker", str(folder), str(plan_path)]
 
 
 def _run_torchrun(command: list[str], environment: dict[str, str]) -> bool:

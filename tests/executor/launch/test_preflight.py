@@ -4,8 +4,8 @@ from dataclasses import replace
 import pytest
 
 from autoplan.errors import CheckpointError, InputError, PlanError
-from autoplan.executor import preflight
-from autoplan.executor.options import RunOptions
+from autoplan.executor.launch import preflight
+from autoplan.executor.options import RunOptions, choose_run_dir
 from autoplan.spec import seal
 from autoplan.spec.codec import to_jsonable
 from tests.executor.run_plans import tiny_plan, write_plan
@@ -79,7 +79,7 @@ def test_a_folder_that_cannot_be_written_names_its_flag(tmp_path):
 
 def test_the_run_directory_is_the_given_one_else_the_checkpoints_else_new(tmp_path):
     options = RunOptions(data=tmp_path)
-    assert preflight.choose_run_dir(tiny_plan(), options).parent.name == "runs"
+    assert choose_run_dir(tiny_plan(), options).parent.name == "runs"
     options = replace(options, checkpoint_dir=tmp_path / "checkpoints")
-    assert preflight.choose_run_dir(tiny_plan(), options) == tmp_path / "checkpoints"
-    assert preflight.choose_run_dir(tiny_plan(), replace(options, run_dir=tmp_path / "run")) == tmp_path / "run"
+    assert choose_run_dir(tiny_plan(), options) == tmp_path / "checkpoints"
+    assert choose_run_dir(tiny_plan(), replace(options, run_dir=tmp_path / "run")) == tmp_path / "run"

@@ -2,7 +2,7 @@ import psutil
 import pytest
 import torch
 
-from autoplan.executor.memory import PeakMemory
+from autoplan.executor.telemetry.memory import PeakMemory
 from autoplan.units import MIB
 
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from autoplan.executor.shuffle import permute
+from autoplan.executor.data.shuffle import permute
 
 
 def everything(size: int, *, seed: int = 1, epoch: int = 0) -> list[int]:

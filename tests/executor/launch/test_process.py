@@ -5,7 +5,7 @@ import time
 
 import psutil
 
-from autoplan.executor.process import Stopped, end_tree, stop_on_sigterm, worker_environment
+from autoplan.executor.launch.process import Stopped, end_tree, stop_on_sigterm, worker_environment
 
 FAMILY = """
 import subprocess, sys, time
@@ -15,7 +15,7 @@ time.sleep(60)
 """
 CHILD = "import time; time.sleep(60)"
 LOYAL_CHILD = """
-from autoplan.executor.process import die_with_parent
+from autoplan.executor.launch.process import die_with_parent
 die_with_parent()
 print("ready", flush=True)
 import time; time.sleep(60)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from autoplan.errors import DataError
-from autoplan.executor.data import open_data, read_batch
+from autoplan.executor.data.batches import open_data, read_batch
 from tests.executor.run_plans import tiny_plan, write_text
 
 

@@ -8,8 +8,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
 from autoplan.errors import CheckpointError, RunError
-from autoplan.executor import checkpoint
-from autoplan.executor.checkpoint_index import (
+from autoplan.executor.checkpoint import store
+from autoplan.executor.checkpoint.index import (
     CheckpointInfo,
     find_latest,
     list_complete,
@@ -44,12 +44,12 @@ def state(placement, *, fill=None):
 
 
 def save(folder: Path, *steps: int, keep: int = 2):
-    return [checkpoint.save(folder, state(Shard(0)), info(step), keep=keep) for step in steps][-1]
+    return [store.save(folder, state(Shard(0)), info(step), keep=keep) for step in steps][-1]
 
 
 def load(path: Path, placement):
     target = state(placement, fill=-1.0)
-    checkpoint.load(path, target)
+    store.load(path, target)
     return target["model"]["w"].full_tensor().tolist(), int(target["step"])
 
 

@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
-from autoplan.executor.failure import RESTART_COUNT
+from autoplan.executor.launch.failure import RESTART_COUNT
 
 
 @contextmanager

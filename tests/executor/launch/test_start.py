@@ -14,10 +14,10 @@ import pytest
 import torch
 
 from autoplan.errors import DataError, PlanError, RunError
-from autoplan.executor.launch import launch
+from autoplan.executor.launch.start import launch
 from autoplan.executor.options import RunOptions
 from autoplan.executor.run import train
-from autoplan.executor.telemetry import read_metrics
+from autoplan.executor.telemetry.metrics import read_metrics
 from tests import multiprocess
 from tests.executor.run_plans import tiny_plan, write_plan, write_text
 
@@ -69,7 +69,7 @@ def kill_rank_1():
 
 def workers():
     found = psutil.Process().children(recursive=True)
-    return [process for process in found if "autoplan.executor.worker" in process.cmdline()[:6]]
+    return [process for process in found if "autoplan.executor.launch.worker" in process.cmdline()[:6]]
 
 
 def terminate_ourselves():
@@ -128,7 +128,7 @@ def test_nothing_starts_when_the_data_is_too_short(tmp_path):
 def test_under_torchrun_the_process_is_one_rank(tmp_path):
     plan, text = write_plan(tmp_path, tiny_plan(pp=1)), write_text(tmp_path)
     code = (
-        "from pathlib import Path; from autoplan.executor.launch import launch;"
+        "from pathlib import Path; from autoplan.executor.launch.start import launch;"
         "from autoplan.executor.options import RunOptions;"
         f"summary = launch({str(plan)!r}, RunOptions(data=Path({str(text)!r}), steps=2, run_dir=Path('run')));"
         "print(summary.status, summary.ranks)"

@@ -1,0 +1,1 @@
+"""Checkpoints: written whole or not at all, found again by their index."""

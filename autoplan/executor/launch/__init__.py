@@ -1,0 +1,1 @@
+"""Starting a run: checks before anything starts, torchrun and its ranks, and the cause when one fails."""
