@@ -1,4 +1,4 @@
-"""Seconds of collectives: ring formulas with latency, within a node and across nodes (FORMULAS §3).
+"""Seconds of collectives: ring formulas with latency, within a node and across nodes (nccl-tests, PERFORMANCE.md).
 
 S is the whole logical buffer in bytes (for all_to_all what one rank holds), n the ranks of the group, α a
 link's latency and B its bytes per second in each direction. Everything is arrays or scalars alike.

@@ -1,7 +1,8 @@
 """Seconds of communication by unit, before any of it is hidden behind compute.
 
-Bytes by axis as in FORMULAS §4, for what our executor does: tensor parallelism by DTensor, all of it exposed; data
-parallelism by FSDP2, weights gathered in the compute type and gradients reduced in fp32.
+Bytes by axis (arXiv 2205.05198 for tensor, 1910.02054 for data parallelism) for what our executor does: tensor
+parallelism by DTensor, all of it exposed; data parallelism by FSDP2, weights gathered in the compute type and
+gradients reduced in fp32.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Model FLOPs: what the mathematics needs, whatever the executor does (FORMULAS §1).
+"""Model FLOPs: what the mathematics needs, whatever the executor does (arXiv 2104.04473, causal attention halved).
 
 A multiply and an add count as two. Attention is causal-halved, a sliding window limits it further, the logit
 layer counts, the embedding lookup and recompute do not; training is three times the forward.

@@ -14,7 +14,7 @@ from costmodels.precision import PRECISIONS
 MEMORY_EFFICIENCY = 0.8
 """Share of the stated memory bandwidth that pointwise kernels reach (SimuMax: 0.67 on B200, 0.91 on A100)."""
 OVERLAP_ON_CUDA = Contention(compute_slowdown=1.3, communication_slowdown=1.3)
-"""FORMULAS §6: two kernels side by side take (κ−1) of the shorter one longer, κ ≈ 1.3."""
+"""Two kernels side by side take (κ−1) of the shorter one longer; κ = 1.3 is assumed until a profile measured it."""
 OVERLAP_ON_CPU = Contention(compute_slowdown=2.0, communication_slowdown=2.0)
 """gloo's collectives return when they are done, so that FSDP on CPUs does one after the other."""
 CUDA_HOST_SECONDS = 250e-6

@@ -1,7 +1,7 @@
 """Bytes on the heaviest rank of a pipeline stage, by term and by unit, at the peak: the start of the last backward.
 
 What our executor holds, Ψ the parameters of a unit on one tensor-parallel rank, Ψ/S those of one of S shards,
-E the bytes of the compute type (FORMULAS §5, for FSDP2 and PyTorch's pipeline stages):
+E the bytes of the compute type (arXiv 1910.02054 and 2205.05198, for FSDP2 and PyTorch's pipeline stages):
 
 - weights 4Ψ/S: the fp32 masters are the module's own parameters; optimizer_states by `OPTIMIZERS`, sharded too;
 - gathered_weights EΨ: kept all step at ZeRO stages 0 to 2, unless one rank computes in fp32 and has no copies; at

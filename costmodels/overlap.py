@@ -12,7 +12,7 @@ def overlapped_seconds(compute: Any, communication: Any, contention: Contention)
 
     While both run, compute goes at 1/sc and communication at 1/sm of its rate, sc and sm the slowdowns of
     `contention`; the one that is left over goes on alone. With sc = sm = κ this is the
-    ``max + (κ−1)·min`` of FORMULAS §6; with 2 and 2 it is the sum.
+    ``max + (κ−1)·min``; with 2 and 2 it is the sum.
     """
     sc = max(contention.compute_slowdown, 1.0)
     sm = max(contention.communication_slowdown, 1.0)

@@ -2,7 +2,7 @@
 
 `simulate` runs one configuration event by event and says when everything happens. `finish_seconds` computes the
 same times for many configurations at once. For equal stages both give the closed form
-(m + p − 1)(T_F + T_B) + 2(p − 1)·send (FORMULAS §2); tests hold the three to each other.
+(m + p − 1)(T_F + T_B) + 2(p − 1)·send (arXiv 2104.04473); tests hold the three to each other.
 
 A send either travels while its sender goes on working, or blocks it (`send_blocks`, as on CPUs, where sending
 takes the same cores): it is then part of the sender's work.

@@ -96,7 +96,7 @@ def _llama_like(sizes: _Sizes) -> ModelSpec:
 
 
 def block_flops(model: ModelSpec, block: Block, *, tokens: int, seq_len: int) -> float:
-    """Return the forward FLOPs of a block, projections and causal attention (FORMULAS: Megatron-LM's count)."""
+    """Return the forward FLOPs of a block, projections and causal attention (arXiv 2104.04473, causal half)."""
     weights = sum(tensor.numel for tensor in block_tensors(model, block) if len(tensor.shape) == 2)
     attended = 2 * seq_len * block.mixer.num_heads * block.mixer.head_dim
     return float(tokens * (2 * weights + attended))

@@ -28,7 +28,7 @@ def ring(num_bytes, n, times=1):
 
 @pytest.mark.parametrize("split", [False, True])
 def test_a_layer_moves_eight_rings_of_its_hidden_state(split):
-    """FORMULAS §4: 8(t−1)/t·sbh·E per layer and micro-batch, with and without sequence parallelism."""
+    """8(t−1)/t·sbh·E per layer and micro-batch, with and without sequence parallelism."""
     found, _ = costs(tp=4, sequence_parallel=split)
     assert found.tensor_forward[0, 0] + found.tensor_backward[0, 0] == pytest.approx(ring(HIDDEN, 4, 8))
 
