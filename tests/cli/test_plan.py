@@ -1,4 +1,5 @@
 import json
+from contextlib import nullcontext
 
 import pytest
 
@@ -66,3 +67,26 @@ def test_what_was_left_out_of_a_model_is_said_on_stderr(tmp_path):
     assert done.stderr.startswith("autoplan: warning: config.json")
     assert "num_local_experts" in done.stderr
     assert json.loads(done.stdout)["model"]["hidden_size"] == 32
+
+
+def test_ctrl_c_gives_the_best_so_far_and_its_gap(autoplan, monkeypatch):
+    seen = []
+
+    def interrupt(progress):
+        seen.append(progress)
+        if progress.incumbent_seconds is not None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("autoplan.cli.plan.search_progress", lambda: nullcontext(interrupt))
+    arguments = ["llama-3-70b", "--cluster", "h100-80g-sxm:16x8", "--global-batch", "512", "--seq-len", "8192"]
+    answer = autoplan("plan", *arguments, "--forbid", "pp<4", "--json")
+    assert answer.status == 0
+    assert answer.json["search"]["gap"] == pytest.approx(seen[-1].gap)
+    assert answer.json["search"]["status"] == ("feasible" if seen[-1].gap else "optimal")
+
+
+def test_learning_rate_and_warm_up_are_in_the_plan(autoplan, asked):
+    plan = autoplan("plan", *asked, "--lr", "0.001", "--warmup-steps", "7", "--json").json
+    assert (plan["optimizer"]["learning_rate"], plan["optimizer"]["warmup_steps"]) == (0.001, 7)
+    usual = autoplan("plan", *asked, "--json").json
+    assert usual["optimizer"]["warmup_steps"] != 7
