@@ -40,4 +40,7 @@ IdempotencyKey = Annotated[
     Header(min_length=1, max_length=255, description="Requests with one key and one body have one job."),
 ]
 Limit = Annotated[int, Query(ge=1, le=200, description="How many to list.")]
-Before = Annotated[int | None, Query(ge=1, description="List those that are older than this one's number.")]
+Before = Annotated[
+    int | None,
+    Query(ge=1, le=2**63 - 1, description="List those that are older than this one's number."),  # the database's int
+]

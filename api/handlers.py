@@ -54,7 +54,7 @@ def from_validation(error: RequestValidationError) -> Problem:
 def _from_http(request: Request, error: HTTPException) -> Problem:
     match error.status_code:
         case 404:
-            return from_status(404, f"there is nothing at {request.url.path}")
+            return from_status(404, f"there is nothing at {request.url.path}; /openapi.json lists what there is")
         case 405:
             return from_status(405, f"{request.method} is not for {request.url.path}")
         case status:

@@ -1,5 +1,6 @@
 """Request bodies are read as strictly as files: a key given twice, NaN or broken text is a problem (400)."""
 
+import json
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -36,7 +37,18 @@ def _require_json(request: Request) -> None:
 
 def _parse(body: bytes) -> None:
     try:
-        parse_json(body.decode(), where="body", error=InputError)
+        _refuse_surrogates(parse_json(body.decode(), where="body", error=InputError))
     except (InputError, UnicodeDecodeError) as error:
         detail = error.message if isinstance(error, InputError) else f"not UTF-8 text at byte {error.start}"
         raise ProblemError(from_status(400, detail, where="body")) from None
+
+
+def _refuse_surrogates(value: Any) -> None:
+    """Raise InputError when a key or string holds half a surrogate pair: no answer and no file could hold it."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        code = f"\\u{ord(error.object[error.start]):04x}"
+        raise InputError(f"{code} is half a surrogate pair, which is not a character", where="body") from None
+    except RecursionError:
+        raise InputError("malformed JSON: nested too deeply", where="body") from None

@@ -3,16 +3,28 @@
 A plan, an estimate and a profile have their own published JSON forms (`autoplan.spec`) and are sent as they are.
 """
 
+import re
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, RootModel, Tag, TypeAdapter, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    RootModel,
+    Tag,
+    TypeAdapter,
+    WithJsonSchema,
+)
 
 from api.db.rows import JobState
 from api.problems import Problem
 from autoplan.spec import Configuration, OptimizerKind, PrecisionKind
+from autoplan.spec.value import Size
 
-Whole = Annotated[int, Field(ge=1, le=2**40)]
+LARGEST_SIZE: int = TypeAdapter(Size).json_schema()["maximum"]
 _TEXT_OR_OBJECT = {"anyOf": [{"type": "string"}, {"type": "object"}]}
 
 ModelArgument = Annotated[
@@ -29,7 +41,24 @@ ClusterArgument = Annotated[
     ),
 ]
 
-PinValue = Annotated[Any, WithJsonSchema({"type": ["integer", "string", "boolean"]})]
+
+def _pin(given: Any) -> Any:
+    """Bound whole numbers as the spec does; which values a field has is for the search's options to say."""
+    if isinstance(given, int) and given > LARGEST_SIZE:
+        raise ValueError(f"{given} is more than {LARGEST_SIZE}")
+    return given
+
+
+def _condition(given: str) -> str:
+    for digits in re.findall("[0-9]+", given):
+        _pin(int(digits))
+    return given
+
+
+PinValue = Annotated[
+    Any, AfterValidator(_pin), WithJsonSchema({"type": ["integer", "string", "boolean"], "maximum": LARGEST_SIZE})
+]
+ConditionText = Annotated[str, Field(max_length=255), AfterValidator(_condition)]
 
 
 class _Given(BaseModel):
@@ -39,8 +68,8 @@ class _Given(BaseModel):
 class WorkloadIn(_Given):
     """The workload; what is left out gets a default, which the answer states."""
 
-    global_batch: Whole | None = Field(default=None, description="Sequences per optimizer step.")
-    seq_len: Whole | None = Field(default=None, description="Tokens per sequence.")
+    global_batch: Size | None = Field(default=None, description="Sequences per optimizer step.")
+    seq_len: Size | None = Field(default=None, description="Tokens per sequence.")
     optimizer: OptimizerKind | None = None
     precision: PrecisionKind | None = None
 
@@ -49,7 +78,7 @@ class OptionsIn(_Given):
     """The limits of a search."""
 
     fix: dict[str, PinValue] = Field(default={}, description="Pinned fields of the configuration.")
-    forbid: list[str] = Field(default=[], max_length=64, description="Regions to leave out, such as 'cp>1'.")
+    forbid: list[ConditionText] = Field(default=[], max_length=64, description="Regions to leave out, such as 'cp>1'.")
     top: int = Field(default=3, ge=0, le=100, description="How many runners-up to list.")
     time_limit_seconds: float | None = Field(
         default=None, gt=0, allow_inf_nan=False, description="When to stop with the best plan so far."

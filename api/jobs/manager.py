@@ -22,7 +22,7 @@ from api.problems import Problem, ProblemError, from_status, internal
 from api.requests import Search
 from autoplan.spec.codec import to_jsonable
 
-GRACE_SECONDS = 30
+GRACE_SECONDS = 5
 RETRY_SECONDS = 5
 
 RESTARTED = from_status(500, "the service was restarted before the search had ended: ask again", kind="restarted")

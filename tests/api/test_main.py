@@ -15,6 +15,12 @@ async def test_an_unknown_path_is_a_problem(client, is_problem):
     assert "/nothing" in is_problem(await client.get("/nothing"), 404)["detail"]
 
 
+@pytest.mark.parametrize("path", ["/", "/nothing", "/plan/"])
+async def test_an_unknown_path_says_where_the_known_ones_are(client, is_problem, path):
+    assert "/openapi.json" in is_problem(await client.get(path), 404)["detail"]
+    assert (await client.get("/openapi.json")).status_code == 200
+
+
 async def test_a_trailing_slash_is_no_redirect(client, is_problem):
     is_problem(await client.get("/plans/"), 404)
 

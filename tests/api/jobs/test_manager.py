@@ -111,6 +111,22 @@ async def test_a_killed_search_fails_its_job_alone(database, search, freeze):
         assert jobs.ready
 
 
+async def test_a_search_that_goes_on_past_its_time_limit_is_killed(
+    database, search, freeze, search_processes, monkeypatch
+):
+    monkeypatch.setattr("api.jobs.manager.GRACE_SECONDS", 0.1)
+    async with running(database) as jobs:
+        process = freeze()
+        job = await jobs.submit(replace(search, hash="1", options=replace(search.options, time_limit_seconds=0.1)))
+        await jobs.wait(job, 60)
+        row = database.call(rows.get_job, job)
+        assert (row.state, row.problem["type"]) == ("failed", "urn:autoplan:problem:overdue")
+        assert process.pid not in {other.pid for other in search_processes()}
+        again = await jobs.submit(search)
+        await jobs.wait(again, 60)
+        assert state(database, again) == "done"
+
+
 async def test_a_key_belongs_to_one_body(database, search):
     async with running(database) as jobs:
         job = await jobs.submit(search, key="k", body_hash="1")
@@ -121,6 +137,7 @@ async def test_a_key_belongs_to_one_body(database, search):
 
 
 async def test_stopping_fails_what_is_not_finished_and_leaves_no_process(database, search, freeze, search_processes):
+    others = search_processes()
     async with running(database) as jobs:
         freeze()
         first = await jobs.submit(replace(search, hash="1"))
@@ -129,7 +146,7 @@ async def test_stopping_fails_what_is_not_finished_and_leaves_no_process(databas
         await jobs.stop()
         assert not jobs.ready
         assert [database.call(rows.get_job, job).problem["status"] for job in (first, second)] == [503, 503]
-        assert search_processes() == []
+        assert search_processes() == others
         with pytest.raises(ProblemError):
             await jobs.submit(replace(search, hash="3"))
 

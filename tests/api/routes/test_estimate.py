@@ -38,5 +38,19 @@ async def test_a_configuration_that_breaks_a_rule_is_a_422_that_says_which(
     assert words in problem["detail"]
 
 
+@pytest.mark.parametrize("field", ["global_batch", "seq_len"])
+@pytest.mark.parametrize("size", [2**31, 2**40, 10**400])
+async def test_a_size_beyond_the_specs_bound_is_a_422_that_names_it(client, body, is_problem, field, size):
+    problem = is_problem(await client.post("/estimate", json={**body, "workload": {field: size}}), 422)
+    assert problem["where"] == f"workload.{field}"
+
+
+@pytest.mark.parametrize("field", ["tp", "pp", "dp_shard", "micro_batch", "zero_stage"])
+async def test_a_degree_beyond_the_specs_bound_is_a_422(client, body, is_problem, field):
+    problem = is_problem(await client.post("/estimate", json={**body, "configuration": {field: 10**26}}), 422)
+    assert problem["where"] == "configuration"
+    assert field in problem["detail"]
+
+
 async def test_a_missing_configuration_is_named(client, request_body, is_problem):
     assert is_problem(await client.post("/estimate", json=request_body), 422)["where"] == "configuration"

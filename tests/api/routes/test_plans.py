@@ -26,6 +26,15 @@ async def test_the_list_goes_on_over_pages(fresh, request_body):
     assert (item["step_seconds"], item["model"]) == (plan["estimate"]["step_seconds"], "gpt2")
 
 
-@pytest.mark.parametrize(("name", "value"), [("limit", "0"), ("limit", "1000"), ("limit", "x"), ("before", "-1")])
-async def test_a_wrong_parameter_is_named(client, is_problem, name, value):
-    assert is_problem(await client.get("/plans", params={name: value}), 422)["where"] == f"query {name}"
+@pytest.mark.parametrize("path", ["/plans", "/profiles"])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("limit", "0"), ("limit", "1000"), ("limit", "x"), ("before", "-1"), ("before", str(2**63)), ("before", "9" * 26)],
+)
+async def test_a_wrong_parameter_is_named(client, is_problem, path, name, value):
+    assert is_problem(await client.get(path, params={name: value}), 422)["where"] == f"query {name}"
+
+
+@pytest.mark.parametrize("path", ["/plans", "/profiles"])
+async def test_the_largest_number_of_the_database_is_one_to_list_before(client, path):
+    assert (await client.get(path, params={"before": 2**63 - 1})).status_code == 200
