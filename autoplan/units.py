@@ -14,11 +14,17 @@ def format_bytes(num_bytes: float) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """Write a duration with the unit that leaves one to three digits before the point."""
-    for unit, size in (("s", 1.0), ("ms", 1e-3)):
-        if abs(seconds) >= size:
-            return f"{seconds / size:.3g} {unit}" if seconds < 1000 * size else f"{seconds / size:.0f} {unit}"
-    return f"{seconds / 1e-6:.3g} µs"
+    """Write a duration in three digits, with s, ms or µs: ``format_seconds(0.0135) == "13.5 ms"``.
+
+    From 1000 s on it has whole seconds with thousands separators.
+    """
+    rounded = float(f"{seconds:.3g}")
+    if rounded == 0:
+        return "0 s"
+    if abs(rounded) >= 1000:
+        return f"{seconds:,.0f} s"
+    unit, size = next(((unit, size) for unit, size in (("s", 1.0), ("ms", 1e-3)) if abs(rounded) >= size), ("µs", 1e-6))
+    return f"{rounded / size:#.3g}".rstrip(".") + f" {unit}"
 
 
 def format_count(count: float) -> str:
@@ -26,4 +32,4 @@ def format_count(count: float) -> str:
     for unit, size in (("T", 1e12), ("B", 1e9), ("M", 1e6), ("K", 1e3)):
         if abs(count) >= size:
             return f"{count / size:.2f} {unit}"
-    return f"{count:g}"
+    return f"{count:,.0f}" if abs(count) >= 100 else f"{count:.3g}"

@@ -12,8 +12,8 @@ import typer
 from autoplan.cli.children import run_verb, running_verb, sigterm_as_interrupt
 from autoplan.cli.client import Client
 from autoplan.cli.options import JsonOption
-from autoplan.cli.output import console, print_json, write_text
-from autoplan.errors import RunError
+from autoplan.cli.output import console, print_json, say, write_text
+from autoplan.errors import PlanError, RunError
 
 EXAMPLE = "autoplan demo --dir autoplan-demo"
 MODEL = "llama-15m"
@@ -30,7 +30,8 @@ def command(
 ) -> None:
     """Profile this machine, start the service, POST a config.json to it, and train the plan on real text.
 
-    Takes about three minutes on two cores. Everything is written into the folder, and it may be run again.
+    How long it takes depends on the machine: about two minutes on two idle cores. Everything is written into
+    the folder, and it may be run again.
     """
     with sigterm_as_interrupt():
         figures = Demo(folder).run(steps)
@@ -86,6 +87,12 @@ class Demo:
 
     def train(self, plan: Any, steps: int) -> Any:
         """Train the plan over the standard library's source; returns what `autoplan run --json` prints."""
+        from autoplan.cli.render import describe_configuration
+        from autoplan.spec import Configuration
+        from autoplan.spec.codec import from_jsonable
+
+        configuration = from_jsonable(Configuration, plan["configuration"], where="configuration", error=PlanError)
+        say(f"training with {describe_configuration(configuration)}")
         run_dir = self.folder / "runs" / f"{plan['id'][:12]}-{datetime.now(UTC):%Y%m%dT%H%M%S}"
         return run_verb(["run", str(self.folder / "plan.json"), "--steps", str(steps), "--run-dir", str(run_dir)])
 
@@ -121,6 +128,17 @@ def _figures(plan: Any, run: Any) -> dict[str, Any]:
     }
 
 
+def _verdict(step: dict[str, float]) -> str:
+    """Say whether the measured step time lies within the predicted range."""
+    if step["low"] <= step["measured"] <= step["high"]:
+        return "the measured step time lies within the predicted range"
+    side = "below" if step["measured"] < step["low"] else "above"
+    return (
+        f"the measured step time lies {side} the predicted range; "
+        "the usual reason is a machine that was busy with other things while it was profiled or while it trained"
+    )
+
+
 def _render(figures: dict[str, Any]) -> None:
     from rich.table import Table
 
@@ -140,5 +158,6 @@ def _render(figures: dict[str, Any]) -> None:
     measured_peak = "unknown" if memory["measured"] is None else format_bytes(memory["measured"])
     table.add_row("peak memory of a rank", format_bytes(memory["predicted"]), "", measured_peak)
     out.print(table)
+    out.print(_verdict(step))
     taken = ", ".join(f"{part} {format_seconds(seconds)}" for part, seconds in figures["seconds"].items())
     out.print(f"took: {taken}; profile, plan and metrics are in {Path(figures['run_dir']).parent.parent}")

@@ -49,9 +49,17 @@ def command(
     schedule: Annotated[Schedule, typer.Option(help="Order of micro-batches in the pipeline.")] = "1f1b",
     virtual_stages: Annotated[int, typer.Option(min=1, help="Chunks per pipeline rank.")] = 1,
     recompute: Annotated[Recompute, typer.Option(help="What the backward pass computes again.")] = "none",
+    cuts: Annotated[
+        str | None,
+        typer.Option("--cuts", metavar="0,…,LAYERS", help="Layer boundaries of the stages; even ones when absent."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Predict time and memory of one configuration by term, or say why it cannot run."""
+    """Predict time and memory of one configuration by term, or say why it cannot run.
+
+    The exit status is 0 for every configuration that can be estimated, also for one that needs more memory than there
+    is: `fits` says so, and so does the last line of the memory table. One that breaks a rule has exit status 2.
+    """
     from autoplan import planner
     from autoplan.cli.render import describe_configuration, render_estimate
     from autoplan.errors import ConfigurationError
@@ -79,6 +87,7 @@ def command(
         global_batch=global_batch,
         seq_len=seq_len,
         configuration=configuration,
+        cuts=None if cuts is None else _read_cuts(cuts),
         optimizer=optimizer,
         precision=precision,
         profile=profile,
@@ -89,3 +98,12 @@ def command(
     answer = console()
     answer.print(f"[bold]{describe_configuration(configuration)}[/bold]")
     render_estimate(estimate, answer)
+
+
+def _read_cuts(text: str) -> tuple[int, ...]:
+    from autoplan.errors import ConfigurationError
+
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise ConfigurationError(f"{text!r} is not a list of layer numbers, such as 0,16,32", where="--cuts") from None

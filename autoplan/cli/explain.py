@@ -6,8 +6,14 @@ import typer
 
 from autoplan.cli.options import JsonOption, PlanArgument, ProfileOption
 from autoplan.cli.output import console
+from autoplan.spec import Configuration
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from autoplan.spec import Plan
     from solver.explain import Comparison, Explanation
     from solver.options import PinValue
 
@@ -29,15 +35,16 @@ def command(
     from autoplan.spec.codec import to_json
     from solver.explain import explain
 
+    read = load_plan(plan)
     explanation = explain(
-        load_plan(plan),
+        read,
         profile=None if profile is None else load_profile(profile),
         why_not=None if why_not is None else _read_pins(why_not),
     )
     if as_json:
         typer.echo(to_json(explanation))
     else:
-        _render(explanation)
+        _render(explanation, read)
 
 
 def _read_pins(text: str) -> "dict[str, PinValue]":
@@ -50,17 +57,28 @@ def _read_pins(text: str) -> "dict[str, PinValue]":
         raise ConfigurationError(problem.message, where=f"--why-not {text}") from None
 
 
-def _render(explanation: "Explanation") -> None:
+def _render(explanation: "Explanation", plan: "Plan") -> None:
+    from autoplan.cli.render import SMALLEST_SHARE, describe_configuration, describe_not_modelled
+
+    out = console()
+    out.print(f"[bold]{describe_configuration(plan.configuration)}[/bold]")
+    for sentence in explanation.binds:
+        out.print(sentence)
+    for term, share in explanation.shares.items():
+        if share >= SMALLEST_SHARE:
+            out.print(f"  {share:6.1%} {term}")
+    _render_stages(explanation, out)
+    if explanation.why_not is not None:
+        out.print(f"why not {_describe(explanation.why_not)}")
+    _render_neighbours(explanation.neighbours, plan, out)
+    out.print(describe_not_modelled(plan.estimate))
+
+
+def _render_stages(explanation: "Explanation", out: "Console") -> None:
     from rich.table import Table
 
     from autoplan.units import format_bytes, format_seconds
 
-    out = console()
-    for sentence in explanation.binds:
-        out.print(sentence)
-    for term, share in explanation.shares.items():
-        if share > 0:
-            out.print(f"  {share:6.1%} {term}")
     stages = Table("stage", "layers", "a micro-batch", "memory", "left", box=None, padding=(0, 2, 0, 0))
     for load in explanation.stages:
         stages.add_row(
@@ -71,29 +89,49 @@ def _render(explanation: "Explanation") -> None:
             format_bytes(load.headroom_bytes),
         )
     out.print(stages)
-    if explanation.why_not is not None:
-        out.print(f"why not {_describe(explanation.why_not)}")
-    neighbours = Table("with instead", "step", "slower by", "peak memory", box=None, padding=(0, 2, 0, 0))
-    for other in explanation.neighbours:
-        neighbours.add_row(*_cells(other))
-    out.print(neighbours)
+
+
+def _render_neighbours(neighbours: "Sequence[Comparison]", plan: "Plan", out: "Console") -> None:
+    """Write a row for every other configuration, however many pins lead to it, then the pins that lead to none."""
+    from rich.table import Table
+
+    from autoplan.cli.render import hang
+    from autoplan.units import format_bytes, format_seconds
+
+    table = Table("with instead", "step", "slower by", "peak memory", box=None, padding=(0, 2, 0, 0))
+    pinned: dict[Configuration, set[str]] = {}
+    for other in neighbours:
+        if other.configuration is not None:
+            pinned.setdefault(other.configuration, set()).update(other.pins)
+    found = {other.configuration: other for other in neighbours if other.configuration is not None}
+    for configuration, other in found.items():
+        table.add_row(
+            hang(_describe_change(configuration, plan.configuration, pinned[configuration]), out),
+            format_seconds(other.step_seconds or 0.0),
+            f"{other.slower_by or 0.0:.1%}",
+            format_bytes(other.peak_memory_bytes or 0),
+        )
+    out.print(table)
+    for other in neighbours:
+        if other.configuration is None:
+            out.print(f"no plan with {_pins(other)}: {other.reason}")
+
+
+def _describe_change(configuration: Configuration, own: Configuration, pinned: set[str]) -> str:
+    """Return what was asked to differ, then what else does in the best such plan."""
+    from autoplan.cli.render import describe_choice, differing_fields
+
+    names = differing_fields(configuration, own)
+    words = {name: describe_choice(name, getattr(configuration, name)) for name in names}
+    asked = ", ".join(word for name, word in words.items() if name in pinned)
+    others = ", ".join(word for name, word in words.items() if name not in pinned)
+    return f"{asked}; then also {others}" if others else asked
 
 
 def _pins(comparison: "Comparison") -> str:
-    return ", ".join(f"{name}={value}" for name, value in comparison.pins.items())
+    from autoplan.cli.render import describe_choice
 
-
-def _cells(comparison: "Comparison") -> tuple[str, ...]:
-    from autoplan.units import format_bytes, format_seconds
-
-    if comparison.step_seconds is None or comparison.slower_by is None or comparison.peak_memory_bytes is None:
-        return _pins(comparison), "none", comparison.reason or "", ""
-    return (
-        _pins(comparison),
-        format_seconds(comparison.step_seconds),
-        f"{comparison.slower_by:.1%}",
-        format_bytes(comparison.peak_memory_bytes),
-    )
+    return ", ".join(describe_choice(name, pinned) for name, pinned in comparison.pins.items())
 
 
 def _describe(comparison: "Comparison") -> str:

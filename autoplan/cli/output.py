@@ -2,12 +2,13 @@
 
 import json
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import typer
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from solver.result import Progress as SearchProgress
+
+UNWRAPPED = 4096
+BLANKS_AT_END = re.compile(r" +(?=\n)")
 
 
 def print_json(data: Any) -> None:
@@ -29,10 +33,28 @@ def say(line: str) -> None:
 
 
 def console() -> "Console":
-    """Return the console for a person's answer, on stdout."""
+    """Return the console for a person's answer, on stdout.
+
+    Where stdout is no terminal nothing is wrapped, and no line ends in blanks.
+    """
     from rich.console import Console
 
-    return Console(highlight=False)
+    if sys.stdout.isatty():
+        return Console(highlight=False)
+    return Console(highlight=False, width=UNWRAPPED, file=cast("IO[str]", _Trimmed(sys.stdout)))
+
+
+class _Trimmed:
+    """A text stream without blanks at the ends of lines; the console writes whole lines."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        return self._stream.write(BLANKS_AT_END.sub("", text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 @contextmanager
@@ -74,9 +96,23 @@ def progress_bar() -> Iterator["Progress"]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write `text` to `path` under a temporary name and rename it, so that no reader sees half a file."""
+    """Write `text` to `path` under a temporary name and rename it, so that no reader sees half a file.
+
+    What a link points to is written, and a device or pipe is written to as it is. Raises OSError that names `path`.
+    """
+    try:
+        target = path.resolve()
+        if target.exists() and not target.is_file():
+            target.write_text(text, encoding="utf-8")
+        else:
+            _replace(target, text)
+    except OSError as problem:
+        raise OSError(problem.errno, problem.strerror, str(path)) from problem
+
+
+def _replace(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".autoplan-")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as stream:
             stream.write(text)

@@ -1,7 +1,8 @@
 """Plans and estimates as a person reads them."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import fields
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 from autoplan.spec import Configuration, Estimate, Plan
@@ -13,6 +14,19 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 ALWAYS_SHOWN = ("tp", "pp", "dp_replicate", "dp_shard", "micro_batch", "recompute")
+MEMORY_TERMS = (
+    "weights",
+    "gradients",
+    "optimizer_states",
+    "gathered_weights",
+    "gradient_buffers",
+    "activations",
+    "logits",
+    "pipeline_buffers",
+    "runtime",
+)
+SMALLEST_SHARE = 5e-4
+NUMBER_COLUMNS = 38
 
 
 def render_plan(plan: Plan, out: "Console") -> None:
@@ -26,7 +40,8 @@ def render_plan(plan: Plan, out: "Console") -> None:
     out.print(f"[bold]{describe_configuration(plan.configuration)}[/bold]")
     count = plan.schedule.num_microbatches
     out.print(f"  {count} micro-batch{'es' * (count != 1)} of {plan.schedule.micro_batch} a rank and step")
-    render_estimate(plan.estimate, out)
+    _render_figures(plan.estimate, out)
+    out.print(f"numbers are {_sources(plan.estimate)}; `autoplan explain` says what is not modelled")
     if plan.search is not None:
         search = plan.search
         out.print(
@@ -39,7 +54,21 @@ def render_plan(plan: Plan, out: "Console") -> None:
 
 
 def render_estimate(estimate: Estimate, out: "Console") -> None:
-    """Write step time with its range, its breakdown, and memory of every stage against the limit."""
+    """Write step time with its range, its breakdown, memory against the limit, and what is not modelled."""
+    _render_figures(estimate, out)
+    out.print(f"numbers are {_sources(estimate)}; {describe_not_modelled(estimate)}")
+
+
+def describe_not_modelled(estimate: Estimate) -> str:
+    """Return what an estimate leaves out."""
+    return f"not modelled: {'; '.join(estimate.not_modelled)}"
+
+
+def _sources(estimate: Estimate) -> str:
+    return ", ".join(sorted(set(estimate.sources.values())))
+
+
+def _render_figures(estimate: Estimate, out: "Console") -> None:
     out.print(
         f"step {format_seconds(estimate.step_seconds)} "
         f"({format_seconds(estimate.step_seconds_low)} to {format_seconds(estimate.step_seconds_high)}), "
@@ -47,8 +76,6 @@ def render_estimate(estimate: Estimate, out: "Console") -> None:
     )
     _render_breakdown(estimate, out)
     _render_memory(estimate, out)
-    sources = sorted(set(estimate.sources.values()))
-    out.print(f"numbers are {', '.join(sources)}; not modelled: {'; '.join(estimate.not_modelled)}")
 
 
 def describe_configuration(configuration: Configuration) -> str:
@@ -58,19 +85,32 @@ def describe_configuration(configuration: Configuration) -> str:
     for field in fields(configuration):
         value = getattr(configuration, field.name)
         if field.name in ALWAYS_SHOWN or value != getattr(default, field.name):
-            parts.append(field.name if value is True else f"{field.name} {value}")
+            parts.append(describe_choice(field.name, value))
     return ", ".join(parts)
 
 
 def describe_difference(configuration: Configuration, best: Configuration) -> str:
     """Return the fields in which a configuration differs from the best one."""
+    names = differing_fields(configuration, best)
+    return ", ".join(describe_choice(name, getattr(configuration, name)) for name in names) or "other stage cuts"
+
+
+def differing_fields(configuration: Configuration, best: Configuration) -> list[str]:
+    """Return the names of the fields in which two configurations differ."""
     names = [field.name for field in fields(configuration)]
-    differing = [name for name in names if getattr(configuration, name) != getattr(best, name)]
-    return ", ".join(f"{name} {_word(getattr(configuration, name))}" for name in differing) or "other stage cuts"
+    return [name for name in names if getattr(configuration, name) != getattr(best, name)]
 
 
-def _word(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def describe_choice(name: str, value: object) -> str:
+    """Return one field as every summary writes it: ``tp 2``, ``sequence_parallel``, ``no sequence_parallel``."""
+    if isinstance(value, bool):
+        return name if value else f"no {name}"
+    return f"{name} {value}"
+
+
+def hang(text: str, out: "Console") -> str:
+    """Wrap the first cell of a row so that three numbers fit beside it and its further lines are indented."""
+    return fill(text, max(24, out.width - NUMBER_COLUMNS), subsequent_indent="    ", break_long_words=False)
 
 
 def _render_breakdown(estimate: Estimate, out: "Console") -> None:
@@ -78,7 +118,7 @@ def _render_breakdown(estimate: Estimate, out: "Console") -> None:
 
     table = Table("step time", "", "share", box=None, padding=(0, 2, 0, 0))
     for term, seconds in sorted(estimate.breakdown.items(), key=lambda item: -item[1]):
-        if seconds > 0:
+        if seconds >= SMALLEST_SHARE * estimate.step_seconds:
             table.add_row(f"  {term}", format_seconds(seconds), f"{seconds / estimate.step_seconds:.1%}")
     out.print(table)
 
@@ -86,9 +126,11 @@ def _render_breakdown(estimate: Estimate, out: "Console") -> None:
 def _render_memory(estimate: Estimate, out: "Console") -> None:
     from rich.table import Table
 
-    terms = _terms(estimate.memory)
-    shown = (estimate.memory[0], *sorted(estimate.memory, key=lambda stage: -stage.total_bytes)[:1])
-    stages = {stage.stage: stage for stage in shown}
+    fullest = max(estimate.memory, key=lambda stage: stage.total_bytes)
+    stages = {stage.stage: stage for stage in (estimate.memory[0], fullest)}
+    terms = _terms(tuple(stages.values()))
+    if len(estimate.memory) > 1:
+        out.print(_which_stages(fullest.stage, len(estimate.memory)))
     table = Table("memory", *(f"stage {number}" for number in stages), box=None, padding=(0, 2, 0, 0))
     for term in terms:
         table.add_row(f"  {term}", *(format_bytes(stage.terms.get(term, 0)) for stage in stages.values()))
@@ -100,12 +142,15 @@ def _render_memory(estimate: Estimate, out: "Console") -> None:
     )
 
 
-def _terms(memory: Iterable[StageMemory]) -> list[str]:
-    largest: dict[str, int] = {}
-    for stage in memory:
-        for term, num_bytes in stage.terms.items():
-            largest[term] = max(largest.get(term, 0), num_bytes)
-    return sorted((term for term in largest if largest[term]), key=lambda term: -largest[term])
+def _which_stages(fullest: int, num_stages: int) -> str:
+    if fullest == 0:
+        return f"memory of stage 0 of {num_stages}, the first and the fullest"
+    return f"memory of stages 0 and {fullest} of {num_stages}: the first and the fullest"
+
+
+def _terms(memory: Sequence[StageMemory]) -> list[str]:
+    present = dict.fromkeys(term for stage in memory for term, num_bytes in stage.terms.items() if num_bytes)
+    return [term for term in MEMORY_TERMS if term in present] + [term for term in present if term not in MEMORY_TERMS]
 
 
 def _render_alternatives(plan: Plan, out: "Console") -> None:
@@ -117,7 +162,7 @@ def _render_alternatives(plan: Plan, out: "Console") -> None:
     for other in plan.alternatives:
         slower = other.step_seconds / plan.estimate.step_seconds - 1
         table.add_row(
-            f"  {describe_difference(other.configuration, plan.configuration)}",
+            hang(f"  {describe_difference(other.configuration, plan.configuration)}", out),
             format_seconds(other.step_seconds),
             f"{slower:.1%}",
             format_bytes(other.peak_memory_bytes),

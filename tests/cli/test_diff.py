@@ -32,3 +32,17 @@ def test_the_text_has_both_columns(plan_file, other_file, autoplan):
     text = autoplan("diff", plan_file, other_file).out
     for word in ("layers per stage", "dp_shard", "step, total", "peak memory"):
         assert word in text
+
+
+def test_the_text_of_equal_plans_says_so(plan_file, autoplan):
+    assert autoplan("diff", plan_file, plan_file).out.startswith("the same plan: ")
+
+
+def test_inputs_that_differ_have_their_names(plan_file, autoplan, asked, tmp_path):
+    other = tmp_path / "h200.json"
+    where = ["--cluster", "h200-141g-sxm:1x8", "--global-batch", "32", "--seq-len", "1024", "--out", other]
+    assert autoplan("plan", "gpt2", *where).status == 0
+    text = autoplan("diff", plan_file, other).out
+    for word in ("h100-80g-sxm:1x8 (", "h200-141g-sxm:1x8 (", "global_batch"):
+        assert word in text
+    assert "model" not in text

@@ -8,7 +8,7 @@ def test_json_compares_with_neighbours_and_the_pins(plan_file, autoplan):
 
 def test_the_text_says_what_binds(plan_file, autoplan):
     text = autoplan("explain", plan_file, "--why-not", "tp=4").out
-    for word in ("sets the pace", "memory", "why not tp=4", "with instead", "recompute=full"):
+    for word in ("sets the pace", "memory", "why not tp 4", "with instead", "recompute full", "not modelled"):
         assert word in text
 
 
@@ -23,3 +23,11 @@ def test_a_plan_that_was_altered_is_refused(plan_file, autoplan):
     answer = autoplan("explain", plan_file)
     assert answer.status == 2
     assert "does not match the content" in answer.err
+
+
+def test_no_row_is_shown_twice(plan_file, autoplan):
+    lines = autoplan("explain", plan_file).out.splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("with instead"))
+    rows = [line for line in lines[start + 1 :] if not line.startswith(("no plan with", "not modelled"))]
+    assert len(rows) > 3
+    assert len(set(rows)) == len(rows)

@@ -1,6 +1,7 @@
 import pytest
+from rich.table import Table
 
-from autoplan.cli.output import write_text
+from autoplan.cli.output import console, write_text
 
 
 def test_a_file_is_replaced_whole(tmp_path):
@@ -24,3 +25,13 @@ def test_a_file_gets_the_permissions_of_any_new_file(tmp_path):
     (tmp_path / "other").touch()
     write_text(tmp_path / "plan.json", "one")
     assert (tmp_path / "plan.json").stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
+def test_a_pipe_gets_whole_lines_without_blanks_at_their_ends(capsys):
+    out = console()
+    out.print("word " * 100)
+    table = Table("name", "figure", box=None, padding=(0, 2, 0, 0))
+    table.add_row("a", "1")
+    out.print(table)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [("word " * 100).rstrip(), "name  figure", "a     1"]
