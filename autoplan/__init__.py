@@ -10,6 +10,10 @@ __all__ = ["__version__", "estimate", "load_cluster", "load_model", "plan"]
 __version__ = "0.1.0"
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str) -> Any:
     if name in __all__:
         from autoplan import planner

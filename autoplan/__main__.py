@@ -4,6 +4,8 @@ import os
 import sys
 from pathlib import Path
 
+INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended
+
 
 def main() -> None:
     """Run the command line.
@@ -11,15 +13,32 @@ def main() -> None:
     The working directory leaves the import path first, and child processes start with a safe path: a user's
     folders named `api`, `solver`, `costmodels` or `tests` must not stand in for ours.
     """
-    _leave_working_directory()
-    from autoplan.cli.main import run
+    _mend_streams()
+    try:
+        _leave_working_directory()
+        from autoplan.cli.main import run
 
-    run()
+        run()
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+
+
+def _mend_streams() -> None:
+    """Let a closed stream swallow what is written, and one that cannot encode a letter show a mark instead."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 -- for the whole process
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
 
 
 def _leave_working_directory() -> None:
     os.environ["PYTHONSAFEPATH"] = "1"
-    here = Path.cwd().resolve()
+    try:
+        here = Path.cwd().resolve()
+    except FileNotFoundError:
+        return  # the working directory was deleted: nothing can be imported from it
     if here == Path(__file__).resolve().parent.parent:
         return  # the folder that holds this package: the names in it are ours
     sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != here]

@@ -24,6 +24,7 @@ from autoplan.spec import (
 )
 from autoplan.spec.plan import OptimizerPlan
 from autoplan.spec.rules import require_valid
+from autoplan.spec.value import LARGEST_SIZE
 from costmodels.estimate import estimate as estimate_configuration
 from solver.assemble import assemble
 from solver.options import SearchOptions
@@ -85,11 +86,15 @@ def estimate(
     global_batch: int,
     seq_len: int,
     configuration: Configuration,
+    cuts: tuple[int, ...] | None = None,
     optimizer: OptimizerKind = "adamw",
     precision: PrecisionKind = "bf16",
     profile: ProfileArgument | None = None,
 ) -> Estimate:
-    """Return what one configuration costs, with layers spread evenly; ConfigurationError when it breaks a rule."""
+    """Return what one configuration costs; ConfigurationError when it breaks a rule.
+
+    `cuts` are the pp + 1 layer boundaries of the stages; without them layers are spread evenly.
+    """
     problem = make_problem(
         model,
         cluster=cluster,
@@ -100,7 +105,7 @@ def estimate(
         profile=profile,
     )
     require_valid(problem, configuration)
-    return estimate_configuration(problem, configuration)
+    return estimate_configuration(problem, configuration, cuts)
 
 
 def make_problem(
@@ -153,8 +158,8 @@ def _check_profile(profile: Profile, cluster: Cluster) -> None:
 
 def _make_workload(global_batch: int, seq_len: int, optimizer: OptimizerKind, precision: PrecisionKind) -> Workload:
     for flag, count in (("--global-batch", global_batch), ("--seq-len", seq_len)):
-        if type(count) is not int or count < 1:
-            raise WorkloadError(f"{count!r}: a whole number of 1 or more", where=flag)
+        if type(count) is not int or not 1 <= count <= LARGEST_SIZE:
+            raise WorkloadError(f"{count!r}: a whole number from 1 to {LARGEST_SIZE}", where=flag)
     for flag, kind, kinds in (
         ("--optimizer", optimizer, get_args(OptimizerKind)),
         ("--precision", precision, get_args(PrecisionKind)),

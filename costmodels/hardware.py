@@ -49,7 +49,7 @@ def resolve_hardware(problem: Problem) -> Hardware:
     """Return the figures that every cost is computed from.
 
     Devices and links come from the profile's cluster where it has the same device, else from the problem's
-    cluster. Peaks follow the workload's precision; `cluster_peak_flops` is dense bf16 of all devices.
+    cluster. Peaks follow the workload's precision; `cluster_peak_flops` (`_mfu_peak`) is that of all devices.
     """
     groups = _measured_groups(problem)
     devices = [group.device for group in groups]
@@ -75,7 +75,7 @@ def resolve_hardware(problem: Problem) -> Hardware:
         inter_node=_weakest([group.inter_node for group in groups]),
         contention=contention,
         host_seconds=0.0 if cpu else CUDA_HOST_SECONDS,
-        cluster_peak_flops=_total(groups, lambda device: _peak(device, PRECISIONS["bf16"].rates)) or 0.0,
+        cluster_peak_flops=_total(groups, _mfu_peak) or 0.0,
         cluster_power_watts=_total(groups, lambda device: device.power_watts),
         cluster_price_per_hour=_total(groups, lambda device: device.price_per_hour),
         assumptions=_assumptions(problem, groups),
@@ -102,6 +102,12 @@ def _measured_groups(problem: Problem) -> list[NodeGroup]:
 def _peak(device: Device, rates: tuple[str, ...]) -> float:
     known = [device.peak_flops[name] for name in rates if name in device.peak_flops]
     return known[0] if known else min(device.peak_flops.values())
+
+
+def _mfu_peak(device: Device) -> float:
+    """Return what MFU is a share of: dense bf16, or fp32 where that is the faster one, as on many CPUs."""
+    known = [device.peak_flops[name] for name in ("bf16", "fp32") if name in device.peak_flops]
+    return max(known) if known else max(device.peak_flops.values())
 
 
 def _weakest(links: list[Link]) -> Link:

@@ -105,9 +105,10 @@ def default_optimizer(
 
 
 def hash_inputs(problem: Problem) -> Inputs:
-    """Return the content hashes of what the plan is made from."""
+    """Return the content hashes of what the plan is made from; a model is the same by whatever name."""
+    described = {key: part for key, part in to_jsonable(problem.model).items() if key != "name"}
     return Inputs(
-        model=content_hash(to_jsonable(problem.model)),
+        model=content_hash(described),
         cluster=content_hash(to_jsonable(problem.cluster)),
         workload=content_hash(to_jsonable(problem.workload)),
         profile=None if problem.profile is None else content_hash(to_jsonable(problem.profile)),

@@ -83,7 +83,10 @@ def _nothing_valid(problem: Problem, options: SearchOptions) -> str:
     messages = min((broken(problem, plain.configuration(i), kind="valid") for i in range(len(plain))), key=len)
     if messages:
         return f"no valid configuration{_within(options)}: the nearest breaks " + "; ".join(messages)
-    return f"no valid configuration{_within(options)}: what the rules allow is forbidden or does not run here"
+    blocked = broken(problem, plain.configuration(0), kind="runnable") if options.runnable_only else ()
+    if blocked:
+        return f"no valid configuration{_within(options)}: " + "; ".join(blocked)
+    return f"no valid configuration{_within(options)}: what the rules allow is forbidden"
 
 
 def _within(options: SearchOptions) -> str:

@@ -214,3 +214,23 @@ def test_the_package_hands_on_the_public_functions():
     assert autoplan.estimate is planner.estimate
     assert autoplan.load_model is planner.load_model
     assert json.loads(to_json(autoplan.load_cluster("h100-80g-sxm:2x8")))["groups"][0]["num_nodes"] == 2
+
+
+@pytest.mark.parametrize("argument", ["global_batch", "seq_len"])
+def test_a_size_beyond_every_machine_is_named(argument):
+    with pytest.raises(WorkloadError, match=rf"^--{argument.replace('_', '-')}: 10{{18}}: a whole number from 1 to "):
+        plan_small(**{argument: 10**18})
+
+
+def test_a_model_is_the_same_by_whatever_name():
+    other = planner.plan(replace(SMALL, name="other"), cluster=make_cluster(), global_batch=8, seq_len=1024)
+    assert other.inputs == plan_small().inputs
+
+
+def test_positions_beyond_those_of_the_model_are_an_assumption():
+    beyond = planner.plan(replace(SMALL, max_positions=512), cluster=make_cluster(), global_batch=8, seq_len=1024)
+    assert any("beyond the 512 positions" in said for said in beyond.estimate.assumptions)
+
+
+def test_public_names_are_listed():
+    assert {"plan", "estimate", "load_model", "load_cluster"} <= set(dir(autoplan))

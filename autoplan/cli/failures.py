@@ -19,6 +19,10 @@ def report(error: Exception, *, as_json: bool) -> int | None:
         return error.exit_code
     if isinstance(error, OSError) and error.errno == errno.EPIPE:
         return _close_stdout()
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None:
+        say("error: stdout: No space left on device")
+        _close_stdout()
+        return USAGE_STATUS
     status = _exit_status(error)
     if status is None:
         return None

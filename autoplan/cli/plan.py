@@ -49,9 +49,10 @@ def command(
         float | None,
         typer.Option("--time-limit", min=0.0, metavar="SECONDS", help="Stop the search then and state the gap."),
     ] = None,
-    lr: Annotated[float | None, typer.Option("--lr", min=1e-12, help="Learning rate after warm-up.")] = None,
+    lr: Annotated[float | None, typer.Option("--lr", min=1e-12, max=1e3, help="Learning rate after warm-up.")] = None,
     warmup_steps: Annotated[
-        int | None, typer.Option("--warmup-steps", min=0, help="Steps over which the learning rate rises.")
+        int | None,
+        typer.Option("--warmup-steps", min=0, max=2**31 - 1, help="Steps of rising learning rate."),
     ] = None,
     out: OutOption = None,
     as_json: JsonOption = False,

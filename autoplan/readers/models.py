@@ -29,6 +29,8 @@ def load_model(argument: str | Path) -> ModelSpec:
     """
     if isinstance(argument, str) and argument in model_presets():
         return parse_model(argument, where=f"preset {argument}")
+    if not str(argument):
+        raise ModelError(f"the name is empty. {near('', model_presets())}", where="model")
     path = Path(argument)
     if path.is_dir():
         path /= "config.json"

@@ -5,6 +5,8 @@ from typing import Literal
 from autoplan.errors import ClusterError
 from autoplan.spec.value import Count, Name, NonNegative, NonNegativeFloat, Positive, Size, value
 
+MOST_DEVICES = 2**20
+
 
 @value
 class Device:
@@ -64,6 +66,8 @@ class Cluster:
             raise ClusterError("groups is empty: a cluster has at least one node")
         if len({group.device.kind for group in self.groups}) > 1:
             raise ClusterError("groups mix cpu and cuda devices")
+        if self.num_devices > MOST_DEVICES:
+            raise ClusterError(f"{self.num_devices} devices are more than the {MOST_DEVICES} that are planned for")
 
     @property
     def num_devices(self) -> int:

@@ -27,7 +27,8 @@ class Estimate:
     `breakdown` maps terms (compute, recompute, tensor_parallel, pipeline_bubble, pipeline_send,
     data_parallel, optimizer) to the seconds of the step that each is responsible for; they sum to
     `step_seconds`. `mfu` counts model FLOPs: no recompute, causal-halved attention, logit layer counted,
-    embedding lookup not, dense bf16 peak. `energy_joules` and `cost` are None without power or price.
+    embedding lookup not, dense bf16 peak (fp32 where a device is faster
+    in it). `energy_joules` and `cost` are None without power or price.
     """
 
     step_seconds: float

@@ -22,7 +22,7 @@ Dtype = Literal["float64", "float32", "bfloat16", "float16"]
 
 @value
 class Inputs:
-    """Content hashes of what the plan was made from."""
+    """Content hashes of what the plan was made from, the model's without its name."""
 
     model: Name
     cluster: Name

@@ -58,15 +58,6 @@ def _tp_message(problem: Problem, c: Configuration) -> str:
 
 
 RULES: tuple[Rule, ...] = (
-    Rule(
-        "world_size",
-        "valid",
-        lambda p, c: c.dp_replicate * c.dp_shard * c.cp * c.tp * c.pp == p.cluster.num_devices,
-        lambda p, c: (
-            f"dp_replicate {c.dp_replicate} x dp_shard {c.dp_shard} x cp {c.cp} x tp {c.tp} x pp {c.pp} "
-            f"= {c.world_size} ranks, the cluster has {p.cluster.num_devices}"
-        ),
-    ),
     Rule("tp", "valid", lambda p, c: _divides_every_block(p, c.tp), _tp_message),
     Rule(
         "cp",
@@ -116,6 +107,15 @@ RULES: tuple[Rule, ...] = (
         lambda p, c: (c.tp > 0) & (p.model.positions != "learned" or p.workload.seq_len <= p.model.max_positions),
         lambda p, _c: (
             f"seq_len {p.workload.seq_len} is more than the {p.model.max_positions} learned positions of the model"
+        ),
+    ),
+    Rule(
+        "world_size",
+        "valid",
+        lambda p, c: c.dp_replicate * c.dp_shard * c.cp * c.tp * c.pp == p.cluster.num_devices,
+        lambda p, c: (
+            f"dp_replicate {c.dp_replicate} x dp_shard {c.dp_shard} x cp {c.cp} x tp {c.tp} x pp {c.pp} "
+            f"= {c.world_size} ranks, the cluster has {p.cluster.num_devices}"
         ),
     ),
     Rule(

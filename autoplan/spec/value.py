@@ -8,7 +8,8 @@ from pydantic import ConfigDict, Field
 T = TypeVar("T")
 
 Count = Annotated[int, Field(ge=1, le=2**53 - 1)]  # what every JSON reader keeps exact
-Size = Annotated[int, Field(ge=1, le=2**31 - 1)]  # products of two stay within int64
+LARGEST_SIZE = 2**31 - 1
+Size = Annotated[int, Field(ge=1, le=LARGEST_SIZE)]  # products of two stay within int64
 NonNegative = Annotated[int, Field(ge=0, le=2**53 - 1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegativeFloat = Annotated[float, Field(ge=0, allow_inf_nan=False)]

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from autoplan.spec import Link
@@ -61,3 +63,14 @@ def test_a_missing_peak_is_replaced_and_said(precision, flops):
     assert hardware.matmul_flops == flops
     said = any("peak is used" in text for text in hardware.assumptions)
     assert said == (precision in {"fp16", "fp8", "mxfp8"})
+
+
+@pytest.mark.parametrize(
+    ("peaks", "per_device"), [({"bf16": 3e14, "fp32": 2e13}, 3e14), ({"bf16": 5e9, "fp32": 5e10}, 5e10)]
+)
+def test_mfu_is_a_share_of_bf16_or_of_fp32_where_that_is_faster(peaks, per_device):
+    group = make_group()
+    device = replace(group.device, peak_flops=peaks)
+    cluster = replace(make_cluster(), groups=(replace(group, device=device),))
+    found = resolve_hardware(replace(make_problem(), cluster=cluster))
+    assert found.cluster_peak_flops == per_device * cluster.num_devices

@@ -48,3 +48,10 @@ def test_bounds_name_the_field(field, bad):
     data["groups"][0]["device"][field] = bad
     with pytest.raises(ClusterError, match=rf"groups\.0\.device\.{field}"):
         from_jsonable(Cluster, data, where="there", error=ClusterError)
+
+
+def test_more_devices_than_any_cluster_has_are_a_slip():
+    group = replace(small_cluster(8).groups[0], num_nodes=2**17)
+    assert Cluster(name="all", groups=(group,)).num_devices == 2**20
+    with pytest.raises(ClusterError, match="1048584 devices are more than the 1048576"):
+        Cluster(name="more", groups=(replace(group, num_nodes=2**17 + 1),))

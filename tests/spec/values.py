@@ -123,8 +123,8 @@ def clusters(draw):
     group = st.builds(
         NodeGroup,
         device=devices(kind),
-        num_nodes=sizes,
-        devices_per_node=sizes,
+        num_nodes=st.integers(1, 2**9),
+        devices_per_node=st.integers(1, 2**9),
         intra_node=links,
         inter_node=links,
     )

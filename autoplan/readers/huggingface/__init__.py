@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 from autoplan.errors import ModelError
-from autoplan.readers.documents import near
 from autoplan.readers.huggingface.fields import Fields
 from autoplan.readers.huggingface.gpt2 import read_gpt2
 from autoplan.readers.huggingface.llama_like import FAMILIES, read_llama_like
@@ -35,7 +34,7 @@ def read_hugging_face(config: dict[str, Any], *, name: str | None, where: str) -
     model_type = fields.text("model_type")
     reader = READERS.get(model_type)
     if reader is None:
-        raise fields.problem("model_type", f"unknown family {model_type!r}. {near(model_type, READERS)}")
+        raise fields.problem("model_type", f"unknown family {model_type!r}. Known: {', '.join(sorted(READERS))}")
     try:
         model = reader(fields, name or _own_name(config, model_type))
     except ModelError as problem:  # a contradiction that the spec found: say in which file
