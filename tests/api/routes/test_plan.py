@@ -132,6 +132,8 @@ async def test_nothing_fits_is_a_problem_with_remedies(client, is_problem):
         ({"cluster": "h100-80g-sxm:0x8"}, "cluster"),
         ({"cluster": "nothing:1x8"}, "cluster"),
         ({"cluster": {"groups": []}}, "cluster"),
+        ({"cluster": "cpu:999999937x999999929", "options": {"time_limit_seconds": 2}}, "cluster"),
+        ({"cluster": "cpu:1048577x1", "options": {"time_limit_seconds": 2}}, "cluster"),
         ({"cluster": 3}, "cluster"),
         ({"cluster": "f" * 64}, "cluster"),
         ({"workload": {"global_batch": 0}}, "workload.global_batch"),
