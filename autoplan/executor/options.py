@@ -15,13 +15,15 @@ class RunOptions:
     """Options of `run`; everything else is in the plan.
 
     `steps` is the step at which the run ends, counted from the very first, so that a resumed run ends where an
-    uninterrupted one does. Without `run_dir` the checkpoint folder is used, else a new folder in `runs/`. With
-    a `checkpoint_dir` and no `checkpoint_every` one checkpoint is saved at the end. `dtype` replaces the plan's
-    element types, for comparisons. `restarts` is how often the group is started again from its newest checkpoint
-    after a rank was lost. `timeout_seconds` is how long a rank waits for its peers before it gives up.
+    uninterrupted one does. Without `run_dir` the checkpoint folder is used, else a new folder in `runs/`. With a
+    `checkpoint_dir` and no `checkpoint_every` one checkpoint is saved at the end. `dtype` replaces the plan's element
+    types, for comparisons. `restarts` is how often the group is started again from its newest checkpoint after a rank
+    was lost. `data_name` is what `run.json` calls data whose path will be gone. `timeout_seconds` is how long a rank
+    waits for its peers before it gives up.
     """
 
     data: Path
+    data_name: str | None = None
     data_dtype: TokenType | None = None
     steps: Count = 100
     seed: NonNegative = 0

@@ -9,6 +9,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -92,7 +93,8 @@ def train(
         records, stopped, saved = _loop(run, position, stop_requested)
     except Exception:
         if run.first_rank:
-            run.log.end(run.record, "failed")
+            with suppress(RunError):  # a full disk must not hide what ended the run
+                run.log.end(run.record, "failed")
         raise
     status: Literal["finished", "stopped"] = "stopped" if stopped else "finished"
     if run.first_rank:
@@ -105,6 +107,8 @@ def _start(plan: Plan, options: RunOptions, *, device: torch.device, restarted: 
     memory = PeakMemory.start(device)
     run_dir = on_first_rank(lambda: choose_run_dir(plan, options))
     data, described = _open_same_data(plan, options)
+    if options.data_name is not None:
+        described = {**described, "path": options.data_name}
     training = Training.build(plan, seed=options.seed, dtype=options.dtype)
     fingerprint = str(described["fingerprint"])
     position = _resume(plan, options, training, fingerprint, restarted=restarted)

@@ -1,3 +1,4 @@
+import json
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
@@ -82,7 +83,9 @@ def losses(folder: Path):
 
 
 def test_a_run_learns_and_writes_what_it_measured(tmp_path):
-    (summary,), (other,) = launch(start_each, Start(tiny_plan(), options_in(tmp_path, steps=8)), num_ranks=2)
+    (summary,), (other,) = launch(
+        start_each, Start(tiny_plan(), options_in(tmp_path, steps=8, data_name="sample")), num_ranks=2
+    )
     assert summary == other
     records = read_metrics(tmp_path / "run")
     assert [record.step for record in records] == list(range(1, 9))
@@ -94,6 +97,7 @@ def test_a_run_learns_and_writes_what_it_measured(tmp_path):
         assert (record.predicted_step_seconds, record.predicted_peak_memory_bytes) == (0.5, 1000)
         assert 2**26 < record.peak_memory_bytes < 2**30
     assert (summary.status, summary.first_step, summary.last_step, summary.checkpoint) == ("finished", 1, 8, None)
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["data"]["path"] == "sample"
     assert (summary.first_loss, summary.last_loss) == (records[0].loss, records[-1].loss)
 
 

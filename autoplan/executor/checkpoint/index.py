@@ -60,13 +60,19 @@ def find_latest(folder: Path) -> Path:
 
 
 def read_info(path: Path) -> CheckpointInfo:
-    """Read a checkpoint's `checkpoint.json`; raises CheckpointError when it is damaged."""
+    """Read a checkpoint's `checkpoint.json`; raises CheckpointError, with the way out, when it is damaged."""
     where = str(path / INFO)
     try:
-        text = (path / INFO).read_bytes()
+        return from_json(CheckpointInfo, (path / INFO).read_bytes(), where=where, error=CheckpointError)
     except OSError as problem:
         raise CheckpointError(f"cannot be read: {problem.strerror}", where=where) from None
-    return from_json(CheckpointInfo, text, where=where, error=CheckpointError)
+    except CheckpointError as problem:
+        raise CheckpointError(f"is damaged: {problem.message}; {way_out(path)}", where=problem.where) from None
+
+
+def way_out(path: Path) -> str:
+    """Return what to do about a damaged checkpoint."""
+    return f"remove {path} to resume from an older checkpoint"
 
 
 def require_same_run(
@@ -87,6 +93,12 @@ def require_same_run(
             raise CheckpointError(f"was trained with {name} {saved}, the run has {now}", where=str(where))
     if info.data_fingerprint != data_fingerprint:
         raise CheckpointError("was trained on other data: the content of the data has changed since", where=str(where))
+
+
+def sweep(folder: Path) -> None:
+    """Delete what is left of checkpoints that were being saved when their run was killed; no run may be on."""
+    for partial in folder.glob(".step-*.partial"):
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 def prune(folder: Path, *, keep: int) -> None:

@@ -16,7 +16,7 @@ from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
 from torch.distributed.checkpoint.api import CheckpointException
 
 from autoplan.errors import CheckpointError, RunError
-from autoplan.executor.checkpoint.index import INFO, CheckpointInfo, checkpoint_path, prune, read_info
+from autoplan.executor.checkpoint.index import INFO, CheckpointInfo, checkpoint_path, prune, read_info, way_out
 from autoplan.executor.files import write_atomically
 from autoplan.executor.together import on_first_rank, together
 from autoplan.spec.codec import to_json
@@ -27,18 +27,19 @@ State = dict[str, Any]
 def save(folder: Path, state: State, info: CheckpointInfo, *, keep: int) -> Path:
     """Save `state` as the checkpoint after `info.step` steps and delete all but the newest `keep`.
 
-    It is written under another name and renamed when all of it is on disk. Raises RunError when a rank cannot write.
+    It is written under another name and renamed when all of it is on disk. Raises RunError when a rank cannot write;
+    earlier checkpoints stay then, and nothing of this one.
     """
     path = checkpoint_path(folder, info.step)
     partial = path.with_name(f".{path.name}.partial")
     on_first_rank(_writing(lambda: _start_empty(partial)))
     try:
-        state_dict_saver.save(state, checkpoint_id=partial)
-    except CheckpointException as error:
-        raise RunError(f"checkpoint {path} cannot be written: {_first_cause(error)}") from None
-    hashes = together(_writing(lambda: _hash_own_files(partial)))
-    files = {name: digest for part in hashes for name, digest in part.items()}
-    on_first_rank(_writing(lambda: _complete(partial, path, replace(info, files=files), keep)))
+        files = _write(partial, state, path)
+        on_first_rank(_writing(lambda: _complete(partial, path, replace(info, files=files), keep)))
+    except RunError:  # raised on all ranks alike: none writes any more
+        if dist.get_rank() == 0:
+            shutil.rmtree(partial, ignore_errors=True)
+        raise
     return path
 
 
@@ -54,6 +55,16 @@ def load(path: Path, state: State) -> None:
         if isinstance(error, dist.DistError):
             raise
         raise CheckpointError(f"does not fit the plan: {_first_cause(error)}", where=str(path)) from error
+
+
+def _write(partial: Path, state: State, path: Path) -> dict[str, str]:
+    """Write all ranks' parts into `partial`; returns the hash of each file."""
+    try:
+        state_dict_saver.save(state, checkpoint_id=partial)
+    except CheckpointException as error:
+        raise RunError(f"checkpoint {path} cannot be written: {_first_cause(error)}") from None
+    hashes = together(_writing(lambda: _hash_own_files(partial)))
+    return {name: digest for part in hashes for name, digest in part.items()}
 
 
 def _start_empty(partial: Path) -> None:
@@ -87,10 +98,7 @@ def _verify_share(path: Path, info: CheckpointInfo) -> None:
         except OSError as problem:
             raise CheckpointError(f"cannot be read: {problem.strerror}", where=str(file)) from None
         if damaged:
-            raise CheckpointError(
-                f"is damaged: its content is not what was saved; remove {path} to resume from an older checkpoint",
-                where=str(file),
-            )
+            raise CheckpointError(f"is damaged: its content is not what was saved; {way_out(path)}", where=str(file))
 
 
 def _hash(path: Path) -> str:

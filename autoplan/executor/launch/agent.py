@@ -7,12 +7,14 @@ torchrun prints how its workers failed; the launcher needs that rank by rank, an
 
 import logging
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from torch.distributed import run as torchrun
 from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
+from autoplan.errors import RunError
 from autoplan.executor.files import write_atomically
 from autoplan.executor.launch.failure import AgentReport
 from autoplan.executor.launch.process import die_with_parent
@@ -28,7 +30,8 @@ def main() -> None:
         torchrun.run(torchrun.parse_args(arguments))  # type: ignore[no-untyped-call]
     except ChildFailedError as error:
         exit_codes = {rank: failure.exitcode for rank, failure in sorted(error.failures.items())}
-        write_atomically(report, to_json(AgentReport(exit_codes=exit_codes, error=None)))
+        with suppress(RunError):  # on a full disk the launcher goes by what the ranks reported
+            write_atomically(report, to_json(AgentReport(exit_codes=exit_codes, error=None)))
         sys.exit(1)
     except SignalException:
         sys.exit(0)

@@ -14,7 +14,7 @@ import traceback
 from pathlib import Path
 from types import FrameType
 
-from autoplan.errors import AutoplanError
+from autoplan.errors import AutoplanError, RunError
 from autoplan.executor.files import write_atomically
 from autoplan.executor.launch.failure import RESTART_COUNT, report_failure
 from autoplan.executor.launch.preflight import check_world_size, read_runnable_plan
@@ -37,10 +37,18 @@ def main() -> None:
         if rank == 0:
             write_atomically(folder / "summary.json", to_json(summary))
     except Exception as error:  # noqa: BLE001 -- whatever ends a rank is reported
-        report = report_failure(folder, error, rank=rank)
-        if not (report.peer or isinstance(error, AutoplanError)):
-            traceback.print_exc()
+        _report(folder, error, rank)
         _leave(error.exit_status if isinstance(error, AutoplanError) else 1)
+
+
+def _report(folder: Path, error: Exception, rank: int) -> None:
+    try:
+        report = report_failure(folder, error, rank=rank)
+    except RunError:  # the launcher's folder is on a full disk: then stderr is all there is
+        sys.stderr.write(f"rank {rank}: {type(error).__name__}: {error}\n")
+        return
+    if not (report.peer or isinstance(error, AutoplanError)):
+        traceback.print_exc()
 
 
 def run_rank(plan: Plan, options: RunOptions) -> RunSummary:

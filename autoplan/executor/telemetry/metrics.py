@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from autoplan.errors import InputError
-from autoplan.executor.files import write_atomically
+from autoplan.executor.files import write_atomically, writing
 from autoplan.spec.codec import from_json, from_jsonable, to_json
 from autoplan.spec.plan import Plan
 from autoplan.spec.value import value
@@ -67,20 +67,23 @@ class RunLog:
         """Write `run.json` and leave only the lines of steps before `first_step` in `metrics.jsonl`.
 
         A line that was cut short when the run was killed goes too, and steps after the last checkpoint are
-        going to be written again. A resumed run keeps the earlier start time and list of resumptions.
+        going to be written again. A resumed run keeps the earlier start time and list of resumptions. Raises
+        RunError, as every method here, when a file cannot be written.
         """
-        self.run_dir.mkdir(parents=True, exist_ok=True)
+        with writing(self.run_dir):
+            self.run_dir.mkdir(parents=True, exist_ok=True)
         kept = [line for line in read_metrics(self.run_dir) if line.step < first_step]
-        write_atomically(self.run_dir / METRICS, "".join(_line(line) for line in kept))
         if first_step > 1 and (earlier := _read_run(self.run_dir)) is not None:
             resumed_at = (*earlier.resumed_at, first_step - 1)
             record = replace(record, started_at=earlier.started_at, resumed_at=resumed_at)
         self.write(record)
+        write_atomically(self.run_dir / METRICS, "".join(_line(line) for line in kept))
         return record
 
     def append(self, record: StepRecord) -> None:
         """Add one line to `metrics.jsonl`."""
-        with (self.run_dir / METRICS).open("a", encoding="utf-8") as stream:
+        path = self.run_dir / METRICS
+        with writing(path), path.open("a", encoding="utf-8") as stream:
             stream.write(_line(record))
 
     def write(self, record: RunRecord) -> None:

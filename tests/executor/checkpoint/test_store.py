@@ -17,9 +17,23 @@ from autoplan.executor.checkpoint.index import (
     prune,
     read_info,
     require_same_run,
+    sweep,
 )
+from tests.executor.disks import fill
 from tests.executor.run_plans import tiny_plan
 from tests.multiprocess import RankError, launch
+
+
+def save_on_a_full_disk(folder: Path):
+    save(folder, 1)
+    if dist.get_rank() == 0:
+        fill(folder, leave=0)
+    dist.barrier()
+    try:
+        save(folder, 2)
+    except RunError as error:
+        return str(error)
+    return None
 
 
 def info(step: int = 3) -> CheckpointInfo:
@@ -68,6 +82,24 @@ def save_under_a_file(folder: Path):
     return None
 
 
+def test_a_full_disk_is_named_and_leaves_the_earlier_checkpoint_and_nothing_of_the_new_one(small_disk):
+    for message in launch(save_on_a_full_disk, small_disk, num_ranks=2):
+        assert "step-00000002 cannot be written" in message or "checkpoint cannot be written" in message
+        assert "No space left on device" in message
+        assert "\n" not in message
+    (small_disk / "filling").unlink()
+    assert [path.name for path in small_disk.iterdir()] == ["step-00000001"]
+    assert launch(load, small_disk / "step-00000001", Shard(0), num_ranks=2) == [EXPECTED] * 2
+
+
+def test_what_a_killed_run_was_saving_is_swept_and_complete_checkpoints_stay(tmp_path):
+    for name in (".step-00000002.partial", "step-00000001", "mine.partial"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").touch()
+    sweep(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.partial", "step-00000001"]
+
+
 EXPECTED = (torch.arange(10.0).reshape(5, 2).tolist(), 3)
 
 
@@ -114,7 +146,10 @@ def test_a_crash_while_saving_leaves_the_previous_one_and_does_no_harm_later(tmp
     [
         (lambda file: file.write_bytes(file.read_bytes()[:-1] + b"?"), r"__1_0\.distcp: is damaged"),
         (lambda file: file.unlink(), r"__1_0\.distcp: cannot be read: No such file"),
-        (lambda file: (file.parent / "checkpoint.json").write_text("{"), r"checkpoint\.json: "),
+        (
+            lambda file: (file.parent / "checkpoint.json").write_text("{"),
+            r"checkpoint\.json: is damaged: .*; remove /",
+        ),
     ],
 )
 def test_damage_is_found_and_the_file_named(tmp_path, damage, message):

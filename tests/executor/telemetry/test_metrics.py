@@ -2,8 +2,9 @@ import json
 
 import pytest
 
-from autoplan.errors import InputError
+from autoplan.errors import InputError, RunError
 from autoplan.executor.telemetry.metrics import RunLog, StepRecord, mark_failed, new_record, read_metrics
+from tests.executor.disks import fill
 from tests.executor.run_plans import tiny_plan
 
 
@@ -20,6 +21,11 @@ def step_record(step: int, loss: float = 1.0) -> StepRecord:
         peak_memory_bytes=10,
         predicted_peak_memory_bytes=9,
     )
+
+
+def append_steps(log):
+    for step in range(1, 100):
+        log.append(step_record(step))
 
 
 def run_record():
@@ -61,6 +67,15 @@ def test_run_json_keeps_its_start_and_lists_resumptions(log):
     last = json.loads((log.run_dir / "run.json").read_text())
     assert (last["resumed_at"], last["status"]) == ([3, 4], "finished")
     assert last["started_at"] == first["started_at"]
+
+
+def test_a_full_disk_is_an_error_that_names_the_file_and_keeps_whole_lines(small_disk):
+    log = RunLog(small_disk)
+    log.begin(run_record(), first_step=1)
+    fill(small_disk, leave=0)
+    with pytest.raises(RunError, match=r"metrics\.jsonl cannot be written: No space left on device$"):
+        append_steps(log)
+    assert [line.step for line in read_metrics(small_disk)] == list(range(1, len(read_metrics(small_disk)) + 1))
 
 
 def test_only_a_running_run_is_marked_failed(log, tmp_path):
