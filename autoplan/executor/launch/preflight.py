@@ -8,12 +8,15 @@ from pathlib import Path
 from autoplan.errors import CheckpointError, InputError, PlanError
 from autoplan.executor.checkpoint.index import find_latest, read_info, require_same_run
 from autoplan.executor.data.batches import Windows, open_data
+from autoplan.executor.launch.process import count_cores
 from autoplan.executor.options import RunOptions
 from autoplan.executor.telemetry.metrics import METRICS
 from autoplan.spec.codec import from_json, to_json
 from autoplan.spec.plan import Plan, read_plan
 from autoplan.spec.problem import Problem
 from autoplan.spec.rules import broken
+
+_NEEDED_BYTES = 2**16  # run.json and the first hundred lines of metrics.jsonl
 
 
 def read_runnable_plan(path: Path) -> Plan:
@@ -62,6 +65,35 @@ def check_machine(plan: Plan) -> None:
             raise PlanError(
                 f"the plan needs {ranks} CUDA devices, this machine has {torch.cuda.device_count()}", where="cluster"
             )
+
+
+def note_shared_cores(plan: Plan) -> str | None:
+    """Return what to say when a CPU plan's ranks outnumber this machine's cores."""
+    ranks, cores = plan.configuration.world_size, count_cores()
+    if plan.cluster.device_kind != "cpu" or ranks <= cores:
+        return None
+    return (
+        f"{ranks} ranks share {cores} core{'s' if cores > 1 else ''}:"
+        " steps will take longer than on a machine with a core per rank"
+    )
+
+
+def is_rank() -> bool:
+    """Return whether torchrun, or another launcher like it, started this process as one rank.
+
+    Raises InputError that names a variable of such a launcher which is missing or no number.
+    """
+    if not {"RANK", "WORLD_SIZE"} & os.environ.keys():
+        return False
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
+        text = os.environ.get(name, "")
+        if not text:
+            raise InputError("is not set: start with torchrun, or unset RANK and WORLD_SIZE", where=name)
+        if name != "MASTER_ADDR" and not (text.isascii() and text.isdigit()):
+            raise InputError(f"is {text!r}, not a number: start with torchrun, or unset it", where=name)
+    if int(os.environ["RANK"]) >= int(os.environ["WORLD_SIZE"]):
+        raise InputError(f"is {os.environ['RANK']}, WORLD_SIZE is {os.environ['WORLD_SIZE']}", where="RANK")
+    return True
 
 
 def check_world_size(plan: Plan) -> None:
@@ -120,7 +152,7 @@ def _absolute(path: Path | None) -> Path | None:
 def _check_writable(folder: Path, flag: str) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
+        with tempfile.TemporaryFile(dir=folder) as stream:
+            stream.write(bytes(_NEEDED_BYTES))
     except OSError as problem:
         raise InputError(f"{folder} cannot be written: {problem.strerror}", where=flag) from None

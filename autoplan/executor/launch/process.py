@@ -28,11 +28,15 @@ def die_with_parent() -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
+def count_cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
 def worker_environment(*, ranks: int) -> dict[str, str]:
     """Return the environment of the ranks: a safe import path, and the machine's cores shared among them."""
-    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     environment = dict(os.environ)
-    environment.setdefault("OMP_NUM_THREADS", str(max(1, cores // ranks)))
+    environment.setdefault("OMP_NUM_THREADS", str(max(1, count_cores() // ranks)))
     environment["PYTHONSAFEPATH"] = "1"
     return environment
 

@@ -4,11 +4,16 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from autoplan.errors import RunError
-from autoplan.executor.launch.failure import AgentReport, find_cause
+from autoplan.executor.checkpoint.index import sweep
+from autoplan.executor.files import write_atomically, writing
+from autoplan.executor.launch.failure import RESTART_COUNT, AgentReport, find_cause
+from autoplan.executor.launch.lock import hold_folders
 from autoplan.executor.launch.preflight import (
     check_checkpoint,
     check_data,
@@ -16,6 +21,8 @@ from autoplan.executor.launch.preflight import (
     check_machine,
     check_options,
     check_world_size,
+    is_rank,
+    note_shared_cores,
     read_runnable_plan,
 )
 from autoplan.executor.launch.process import Stopped, end_tree, stop_on_sigterm, worker_environment
@@ -38,44 +45,64 @@ def launch(plan_path: str | Path, options: RunOptions) -> RunSummary:
     """
     path = Path(plan_path).absolute()
     plan, options = read_runnable_plan(path), check_options(options)
-    if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
+    if is_rank():
         return _run_as_rank(plan, options)
     check_machine(plan)
     check_checkpoint(plan, options, check_data(plan, options))
-    check_folders(options)
-    return _start(path, plan, replace(options, run_dir=choose_run_dir(plan, options)))
+    options = replace(options, run_dir=choose_run_dir(plan, options))
+    with _folders(options):
+        if (note := note_shared_cores(plan)) is not None:
+            sys.stderr.write(f"{note}\n")
+        return _start(path, plan, options)
 
 
 def _run_as_rank(plan: Plan, options: RunOptions) -> RunSummary:
     from autoplan.executor.launch.worker import run_rank
 
     check_world_size(plan)
-    if os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":
-        check_folders(options)
-    return run_rank(plan, options)
+    first_attempt = os.environ.get(RESTART_COUNT, "0") == "0"
+    if os.environ["RANK"] != "0":
+        if first_attempt:
+            check_folders(options)
+        return run_rank(plan, options)
+    with _folders(options, first_attempt=first_attempt):
+        return run_rank(plan, options)
+
+
+@contextmanager
+def _folders(options: RunOptions, *, first_attempt: bool = True) -> Iterator[None]:
+    """Hold the run's folders, checked and swept, for the block."""
+    with hold_folders(options):
+        if first_attempt:
+            check_folders(options)
+        if options.checkpoint_dir is not None:
+            sweep(options.checkpoint_dir)
+        yield
 
 
 def _start(plan_path: Path, plan: Plan, options: RunOptions) -> RunSummary:
     ranks = plan.configuration.world_size
-    with tempfile.TemporaryDirectory(prefix="autoplan-run-") as name:
+    with writing(Path(tempfile.gettempdir())):
+        temporary = tempfile.TemporaryDirectory(prefix="autoplan-run-", ignore_cleanup_errors=True)
+    with temporary as name:
         folder = Path(name)
-        (folder / "options.json").write_text(to_json(options))
+        write_atomically(folder / "options.json", to_json(options))
         stopped = _run_torchrun(_command(folder, plan_path, plan, options), worker_environment(ranks=ranks))
         summary = folder / "summary.json"
         if summary.exists():
             return from_json(RunSummary, summary.read_bytes(), where=str(summary))
         assert options.run_dir is not None
-        mark_failed(options.run_dir)
-        if stopped:
-            raise RunError("stopped before a step had ended")
-        raise find_cause(folder, _read_agent_report(folder), ranks=ranks)
+        cause = find_cause(folder, _read_agent_report(folder), ranks=ranks)
+        with suppress(RunError):  # a full disk must not hide the cause
+            mark_failed(options.run_dir)
+        raise RunError("stopped before a step had ended") if stopped else cause
 
 
 def _command(folder: Path, plan_path: Path, plan: Plan, options: RunOptions) -> list[str]:
     grace = int(_GRACE_SECONDS + 2 * plan.estimate.step_seconds)
     torchrun = [sys.executable, "-P", "-m", "autoplan.executor.launch.agent", str(folder / "agent.json")]
     group = ["--standalone", "--local-addr=127.0.0.1", f"--nproc-per-node={plan.configuration.world_size}"]
-    limits = [f"--max-restarts={options.restarts}", f"--shutdown-timeout={grace}"]
+    limits = [f"--max-restarts={options.restarts}", f"--shutdown-timeout={grace}", f"--log-dir={folder / 'logs'}"]
     return [*torchrun, *group, *limits, "-m", "autoplan.executor.launch.worker", str(folder), str(plan_path)]
 
 

@@ -8,6 +8,7 @@ from autoplan.executor.launch import preflight
 from autoplan.executor.options import RunOptions, choose_run_dir
 from autoplan.spec import seal
 from autoplan.spec.codec import to_jsonable
+from tests.executor.disks import fill
 from tests.executor.run_plans import tiny_plan, write_plan
 
 
@@ -42,6 +43,55 @@ def test_torchrun_with_another_number_of_ranks_is_refused(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "3")
     with pytest.raises(PlanError, match="the plan has 2 ranks, torchrun started 3"):
         preflight.check_world_size(tiny_plan())
+
+
+GROUP = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"RANK": "x"}, "^RANK: is 'x', not a number"),
+        ({"WORLD_SIZE": "y"}, "^WORLD_SIZE: is 'y', not a number"),
+        ({"LOCAL_RANK": "-1"}, "^LOCAL_RANK: is '-1', not a number"),
+        ({"MASTER_PORT": "http"}, "^MASTER_PORT: is 'http', not a number"),
+        ({"MASTER_ADDR": ""}, "^MASTER_ADDR: is not set"),
+        ({"RANK": None}, "^RANK: is not set"),
+        ({"LOCAL_RANK": None}, "^LOCAL_RANK: is not set"),
+        ({"RANK": "2"}, "^RANK: is 2, WORLD_SIZE is 2"),
+    ],
+)
+def test_a_launchers_variable_that_makes_no_sense_is_named(monkeypatch, changes, message):
+    set_variables(monkeypatch, {**GROUP, **changes})
+    with pytest.raises(InputError, match=message):
+        preflight.is_rank()
+
+
+def test_a_process_is_a_rank_when_a_launcher_says_so(monkeypatch):
+    set_variables(monkeypatch, GROUP)
+    assert preflight.is_rank()
+    set_variables(monkeypatch, {"RANK": None, "WORLD_SIZE": None})
+    assert not preflight.is_rank()
+
+
+def set_variables(monkeypatch, variables):
+    for name, text in variables.items():
+        monkeypatch.delenv(name, raising=False) if text is None else monkeypatch.setenv(name, text)
+
+
+def test_ranks_that_share_cores_are_told_of(monkeypatch):
+    monkeypatch.setattr(preflight, "count_cores", lambda: 2)
+    assert preflight.note_shared_cores(tiny_plan()) is None
+    note = preflight.note_shared_cores(tiny_plan(dp_replicate=4))
+    assert note == "4 ranks share 2 cores: steps will take longer than on a machine with a core per rank"
+    assert preflight.note_shared_cores(tiny_plan(kind="cuda", dp_replicate=4)) is None
+
+
+def test_a_full_disk_is_refused_before_anything_starts_and_left_as_it_was(small_disk):
+    fill(small_disk, leave=4096)
+    with pytest.raises(InputError, match=r"^--run-dir: .* cannot be written: No space left on device$"):
+        preflight.check_folders(RunOptions(data=small_disk, run_dir=small_disk))
+    assert [path.name for path in small_disk.iterdir()] == ["filling"]
 
 
 @pytest.mark.parametrize(

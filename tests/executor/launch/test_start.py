@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from contextlib import contextmanager
 from dataclasses import replace
@@ -101,8 +102,11 @@ def test_a_run_that_lost_a_rank_and_was_stopped_ends_with_the_losses_of_one_that
     assert losses(folder) == losses(tmp_path / "whole")
 
 
-def test_a_lost_rank_is_named_and_nothing_is_left_running(tmp_path):
-    folder = tmp_path / "checkpoints"
+def test_a_lost_rank_is_named_and_nothing_is_left_running(tmp_path, monkeypatch):
+    folder, temporary = tmp_path / "checkpoints", tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(tempfile, "tempdir", None)
     options = RunOptions(data=write_text(tmp_path), steps=10**6, checkpoint_dir=folder, checkpoint_every=3)
     started = []
 
@@ -114,6 +118,7 @@ def test_a_lost_rank_is_named_and_nothing_is_left_running(tmp_path):
         launch(write_plan(tmp_path, tiny_plan()), options)
     assert caught.value.rank == 1
     assert json.loads((folder / "run.json").read_text())["status"] == "failed"
+    assert list(temporary.iterdir()) == []
     assert len(started) == 2
     assert not any(process.is_running() for process in started)
 
@@ -142,7 +147,8 @@ def test_under_torchrun_the_process_is_one_rank(tmp_path):
 
 
 def test_torchrun_with_another_number_of_ranks_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setenv("RANK", "0")
-    monkeypatch.setenv("WORLD_SIZE", "3")
+    group = {"RANK": "0", "WORLD_SIZE": "3", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    for name, text in group.items():
+        monkeypatch.setenv(name, text)
     with pytest.raises(PlanError, match="the plan has 2 ranks, torchrun started 3"):
         launch(write_plan(tmp_path, tiny_plan()), RunOptions(data=write_text(tmp_path)))
