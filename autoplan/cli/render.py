@@ -1,5 +1,6 @@
 """Plans and estimates as a person reads them."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import fields
 from textwrap import fill
@@ -27,6 +28,8 @@ MEMORY_TERMS = (
 )
 SMALLEST_SHARE = 5e-4
 NUMBER_COLUMNS = 38
+NAME_AND_VALUE = re.compile(r"(\w+) (\w+)(?=[,;]|$)")
+NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def render_plan(plan: Plan, out: "Console") -> None:
@@ -110,7 +113,9 @@ def describe_choice(name: str, value: object) -> str:
 
 def hang(text: str, out: "Console") -> str:
     """Wrap the first cell of a row so that three numbers fit beside it and its further lines are indented."""
-    return fill(text, max(24, out.width - NUMBER_COLUMNS), subsequent_indent="    ", break_long_words=False)
+    glued = NAME_AND_VALUE.sub(f"\\1{NO_BREAK}\\2", text)
+    width = max(24, out.width - NUMBER_COLUMNS)
+    return fill(glued, width, subsequent_indent="    ", break_long_words=False).replace(NO_BREAK, " ")
 
 
 def _render_breakdown(estimate: Estimate, out: "Console") -> None:

@@ -50,9 +50,13 @@ def _render(summary: "Summary") -> None:
         errors = (score.mape, score.median_ape, score.p90_ape)
         counts = (score.rows, score.scored, score.step_time_rows)
         table.add_row(source, *map(str, counts), *map(_percent, errors))
-    step = summary.step_time
+    step, timed = summary.step_time, sum(score.step_time_rows for score in summary.by_source.values())
     table.add_row(
-        "all", str(summary.rows), str(summary.scored), "", *map(_percent, (step.mape, step.median_ape, step.p90_ape))
+        "all",
+        str(summary.rows),
+        str(summary.scored),
+        str(timed),
+        *map(_percent, (step.mape, step.median_ape, step.p90_ape)),
     )
     out.print(table)
     ranking, memory, feasibility = summary.ranking, summary.memory, summary.feasibility
