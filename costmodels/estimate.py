@@ -9,7 +9,7 @@ then the optimizer, which waits for the slowest stage because gradients are clip
 `timeline` one configuration. Configurations are taken to be valid by `autoplan.spec.rules`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -77,8 +77,15 @@ def stage_costs(problem: Problem, batch: Batch) -> StageCosts:
 
 def lower_bounds(problem: Problem, batch: Batch) -> tuple[Floats, Floats]:
     """Return seconds (n,) and peak bytes (n,) that no stage cuts can beat."""
-    costs = stage_costs(problem, batch)
-    return bound_seconds(problem.model, batch, costs), bound_bytes(problem.model, costs)
+    seconds, memory_bytes = np.zeros(len(batch)), np.zeros(len(batch))
+    for pp in np.unique(batch.pp).tolist():  # together, all would have as many columns as the longest pipeline
+        rows = np.flatnonzero(batch.pp == pp)
+        alike = batch.take(rows)
+        alike = replace(alike, cuts=alike.cuts[:, : pp + 1])
+        costs = stage_costs(problem, alike)
+        seconds[rows] = bound_seconds(problem.model, alike, costs)
+        memory_bytes[rows] = bound_bytes(problem.model, costs)
+    return seconds, memory_bytes
 
 
 def memory_limit(problem: Problem) -> int:

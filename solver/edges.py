@@ -1,7 +1,7 @@
 """What one pipeline stage takes part in, whatever the other stages are: bounds and bytes of every edge.
 
-An edge (s, a, b) is stage s with the layers a … b−1. As a stage has at least one layer, x_s − s runs from 0 to
-Y = L − p, never falling, so arrays over edges have shape (p, Y + 1, Y + 1), indexed by s, a − s and b − s − 1. Costs of
+An edge (s, a, b) is stage s with the layers a … b−1. `solver.windows` says where boundaries can be, at most z places
+each, so arrays over edges have shape (p, z, z), indexed by s, a − low_s and b − low_{s+1}. Costs of
 a stage are sums over its units (`costmodels.stage_costs`), so those of an edge are differences of prefix sums, and
 so is all that comes before and after it: Σ_{j<s} is known from a and Σ_{j>s} from b.
 
@@ -26,17 +26,15 @@ import numpy as np
 
 from costmodels.batch import Bools, Floats
 from solver.pipelines import Pipeline
-
-ROUNDING = 1e-9
-"""Sums are taken in other orders here than in the cost model: what is equal on paper must count as equal."""
+from solver.windows import ROUNDING, Windows, once_per_stage, sum_layers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edges:
-    """Bounds of every edge, (p, Y + 1, Y + 1), inf where no cuts have it or it exceeds the memory limit.
+    """Bounds of every edge, (p, z, z), inf where no cuts have it or it exceeds the memory limit.
 
     `finish`: end of the stage's last backward and reduction. `back`: end of stage 0's last backward. `optimizer`: its
-    seconds. `first_reduce` (Y + 1,) is the reduction of stage 0 by its end. `memory` (bytes) is inf only where no
+    seconds. `first_reduce` (z,) is the reduction of stage 0 by its end. `memory` (bytes) is inf only where no
     cuts have the edge.
     """
 
@@ -47,13 +45,13 @@ class Edges:
     first_reduce: Floats
 
 
-def bound_edges(pipeline: Pipeline) -> Edges:
+def bound_edges(pipeline: Pipeline, windows: Windows) -> Edges:
     """Return bounds and bytes of every edge of a configuration."""
     costs = pipeline.costs
-    reduce = _sums(pipeline, costs.reduce_seconds[0]).inside
-    optimizer = _sums(pipeline, costs.optimizer_seconds[0]).inside
-    finish, back = _finish_bounds(pipeline)
-    memory = edge_memory(pipeline)
+    reduce = _sums(pipeline, windows, costs.reduce_seconds[0]).inside
+    optimizer = _sums(pipeline, windows, costs.optimizer_seconds[0]).inside
+    finish, back = _finish_bounds(pipeline, windows)
+    memory = edge_memory(pipeline, windows)
     fits = memory <= pipeline.memory_limit_bytes * (1 + ROUNDING)
     return Edges(
         finish=np.where(fits, finish + reduce, inf),
@@ -64,33 +62,32 @@ def bound_edges(pipeline: Pipeline) -> Edges:
     )
 
 
-def edge_memory(pipeline: Pipeline) -> Floats:
+def edge_memory(pipeline: Pipeline, windows: Windows) -> Floats:
     """Return the peak bytes of every edge, inf where no cuts have it."""
     costs, pp = pipeline.costs, pipeline.pp
-    static = _sums(pipeline, costs.static_bytes[0]).inside
-    activations = _sums(pipeline, costs.in_flight_bytes[0]).inside
+    static = _sums(pipeline, windows, costs.static_bytes[0]).inside
+    activations = _sums(pipeline, windows, costs.in_flight_bytes[0]).inside
     total = static + costs.in_flight[0, :pp, None, None] * activations
-    return np.where(_exists(pipeline.model.num_layers, pp), total, inf)
+    return np.where(_exists(windows), total, inf)
 
 
-def _exists(num_layers: int, pp: int) -> Bools:
-    """Return which edges some cuts have: the first starts at layer 0, the last ends at L, none runs backwards."""
-    stage, offset = np.arange(pp)[:, None, None], np.arange(num_layers - pp + 1)
-    starts = (stage > 0) | (offset[:, None] == 0)
-    ends = (stage < pp - 1) | (offset == num_layers - pp)
-    exists: Bools = (offset[:, None] <= offset) & starts & ends
+def _exists(windows: Windows) -> Bools:
+    """Return which edges lie within the windows and have a layer."""
+    places, inside = windows.places, windows.inside
+    exists: Bools = places[:-1, :, None] < places[1:, None, :]
+    exists &= inside[:-1, :, None] & inside[1:, None, :]
     return exists
 
 
-def _finish_bounds(pipeline: Pipeline) -> tuple[Floats, Floats]:
+def _finish_bounds(pipeline: Pipeline, windows: Windows) -> tuple[Floats, Floats]:
     """Return for every edge bounds on the last backward of its stage and on that of stage 0."""
     costs, pp = pipeline.costs, pipeline.pp
     send, m = float(costs.send_seconds[0]), int(costs.num_microbatches[0])
     k = costs.in_flight[0, :pp, None, None]
     stage = np.arange(pp, dtype=np.float64)
     blocked, delay = (send, 0.0) if costs.send_blocks else (0.0, send)
-    forward = _sums(pipeline, costs.forward_seconds[0], np.where(stage < pp - 1, blocked, 0.0))
-    backward = _sums(pipeline, costs.backward_seconds[0], np.where(stage > 0, blocked, 0.0))
+    forward = _sums(pipeline, windows, costs.forward_seconds[0], np.where(stage < pp - 1, blocked, 0.0))
+    backward = _sums(pipeline, windows, costs.backward_seconds[0], np.where(stage > 0, blocked, 0.0))
     down, up = stage[:, None, None] * delay, (pp - 1 - stage)[:, None, None] * delay
     work = forward.inside + backward.inside
     arrival = forward.before + down
@@ -111,8 +108,8 @@ def _finish_bounds(pipeline: Pipeline) -> tuple[Floats, Floats]:
 class _Sums:
     """One kind of cost of every edge.
 
-    `inside` (p, Y + 1, Y + 1) is the stage's own, `before` (p, Y + 1, 1) that of all stages before it, `after`
-    (p, 1, Y + 1) that of all stages after it.
+    `inside` (p, z, z) is the stage's own, `before` (p, z, 1) that of all stages before it, `after`
+    (p, 1, z) that of all stages after it.
     """
 
     inside: Floats
@@ -120,15 +117,11 @@ class _Sums:
     after: Floats
 
 
-def _sums(pipeline: Pipeline, per_unit: Floats, extra: Floats | float = 0.0) -> _Sums:
+def _sums(pipeline: Pipeline, windows: Windows, per_unit: Floats, extra: Floats | float = 0.0) -> _Sums:
     """Sum a cost over units; `per_unit` has shape (u,), `extra` (p,) is what a stage has besides."""
-    model, costs = pipeline.model, pipeline.costs
-    layers = np.concatenate([[0.0], np.cumsum(per_unit[np.asarray(model.layer_blocks)])])
-    first = np.arange(pipeline.pp)[:, None] + np.arange(len(layers) - pipeline.pp)  # (p, Y + 1): where stage s starts
-    start, end = layers[first][:, :, None], layers[first + 1][:, None, :]
-    once = np.full(pipeline.pp, per_unit[costs.stage]) + extra
-    once[0] += per_unit[costs.embedding]
-    once[-1] += per_unit[costs.head]
+    layers, once = sum_layers(pipeline, per_unit), once_per_stage(pipeline, per_unit) + extra
+    places = np.minimum(windows.places, pipeline.model.num_layers)
+    start, end = layers[places[:-1]][:, :, None], layers[places[1:]][:, None, :]
     until = np.cumsum(once)
     return _Sums(
         inside=end - start + once[:, None, None],

@@ -13,7 +13,7 @@ import numpy as np
 
 from autoplan.errors import ConfigurationError
 from autoplan.spec import Configuration, Recompute, Schedule
-from autoplan.spec.value import NonNegative, Positive, value
+from autoplan.spec.value import LARGEST_SIZE, NonNegative, Positive, value
 
 PinValue = int | str | bool
 
@@ -121,6 +121,8 @@ def check_value(name: str, pinned: PinValue, *, where: str) -> None:
     if choices is None:
         if type(pinned) is not int or pinned < 1:
             raise ConfigurationError(f"{name} is a whole number of 1 or more", where=where)
+        if pinned > LARGEST_SIZE:
+            raise ConfigurationError(f"{name} is at most {LARGEST_SIZE}", where=where)
     elif not any(type(pinned) is type(choice) and pinned == choice for choice in choices):
         raise ConfigurationError(f"{name} is one of {', '.join(map(write_value, choices))}", where=where)
 

@@ -45,9 +45,17 @@ class Pipeline:
         )
         reduced = (finish + sum_units(counts, costs.reduce_seconds)).max(axis=1)
         optimized = sum_units(counts, costs.optimizer_seconds).max(axis=1)
+        return reduced + optimized, self.cost_bytes(cuts)
+
+    def cost_bytes(self, cuts: Sequence[tuple[int, ...]]) -> Floats:
+        """Return the peak memory (k,) of k cuts."""
+        repeated = np.zeros(len(cuts), dtype=np.int64)
+        counts = count_units(self.model, replace(self.row.take(repeated), cuts=np.asarray(cuts)))
+        costs = _take(self.costs, repeated)
         held = sum_units(counts, costs.static_bytes)
         held += costs.in_flight[:, : self.pp] * sum_units(counts, costs.in_flight_bytes)
-        return reduced + optimized, held.max(axis=1)
+        peak: Floats = held.max(axis=1)
+        return peak
 
 
 def pipelines(problem: Problem, batch: Batch) -> Iterator[Pipeline]:

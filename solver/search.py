@@ -23,19 +23,19 @@ from typing import Literal
 
 import numpy as np
 
-from autoplan.errors import NoPlanError
+from autoplan.errors import NoPlanError, Remedy
 from autoplan.spec import Problem
 from autoplan.spec.plan import Alternative, Search
 from costmodels.batch import Batch
 from costmodels.estimate import evaluate
 from solver import infeasible
 from solver.bounds import Frontier, rank_by_bound
-from solver.edges import ROUNDING
 from solver.options import SearchOptions
 from solver.pipelines import Pipeline, pipelines
 from solver.result import Found, Phase, Progress, SearchResult, rank
 from solver.space import enumerate_space, trim_cuts
 from solver.stages import best_cuts
+from solver.windows import ROUNDING
 
 FIRST_CHUNK, LARGEST_CHUNK = 32, 512
 
@@ -56,8 +56,14 @@ def search(
     if result is not None:
         return result
     if run.stopped is not None:
-        raise NoPlanError("no plan found yet when the search was stopped", remedies=infeasible.more_time(options))
+        raise NoPlanError("no plan found yet when the search was stopped", remedies=_more_time(options))
     raise infeasible.explain(problem, options, attempt=find)
+
+
+def _more_time(options: SearchOptions) -> tuple[Remedy, ...]:
+    """Return the remedy that names ten times the limit, and no limit too short to be of use."""
+    limit = options.time_limit_seconds
+    return infeasible.more_time(options if limit is None else replace(options, time_limit_seconds=max(limit, 1.0)))
 
 
 def find(problem: Problem, options: SearchOptions) -> Found | None:
@@ -139,7 +145,10 @@ class _Run:
         answer = best_cuts(pipeline, cutoff=self.cutoff(), stop=self.out_of_time)
         self.unsettled = min(self.unsettled, answer.bound_seconds)
         if answer.best is not None:
+            known = bool(self.leaders)
             self.enter(replace(pipeline.row, cuts=np.asarray([answer.best.cuts])))
+            if not known:
+                self.report("search")
 
     def enter(self, batch: Batch) -> None:
         """Enter what fits among the leaders, each configuration with its cuts; a configuration comes once."""

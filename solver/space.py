@@ -11,6 +11,7 @@ same are one: with one stage or one micro-batch the schedules coincide, and 1f1b
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import isqrt
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,8 @@ def trim_cuts(batch: Batch) -> Batch:
 
 def divisors(number: int) -> list[int]:
     """Return the divisors of a positive number, ascending."""
-    small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
+    candidates = np.arange(1, isqrt(number) + 1)
+    small = candidates[number % candidates == 0].tolist()
     return sorted({*small, *(number // d for d in small)})
 
 

@@ -20,7 +20,8 @@ and for each of φ, β, ψ `_least_to_go` computes exactly, with layers that are
 
     V_s(a) = min_b max(φ_s(a, b), V_{s+1}(b)),  V_p(L) = 0.
 
-Boundaries are kept as x_s − s, the layers beyond one for each stage before.
+Boundaries are kept as places in the windows of `solver.windows`, which hold all cuts of at most some time. That time
+is first a little more than the bound, then more until cuts are found or it is that of near-even cuts or the cutoff.
 
 Search: `_partitions` expands partial cuts in ascending order of the bound that takes for each criterion the greater
 of what it is so far and V; `best_cuts` costs complete ones (`Pipeline.cost`), some at a time, and ends when the least
@@ -30,22 +31,27 @@ Ties: of cuts that are equally fast those that need least memory (`_leaner`), th
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
-from itertools import islice
+from itertools import islice, takewhile
 from math import ceil, inf
 
 import numpy as np
 
 from autoplan.spec import Configuration, Problem
 from costmodels.batch import Batch, Floats, Ints
+from costmodels.bounds import bound_seconds
 from costmodels.estimate import lower_bounds
 from costmodels.hardware import resolve_hardware
-from solver.edges import ROUNDING, Edges, bound_edges, edge_memory
+from solver.edges import Edges, bound_edges
 from solver.pipelines import Pipeline, pipelines
+from solver.windows import ROUNDING, Windows, find_windows, near_even_cuts
 
 FEWEST_LEAVES, MOST_LEAVES = 16, 512
 CUTS_TO_COST = 4096
+MOST_EDGES = 500_000
+"""Some 4 MB an array over edges: all of them take a small part of a second, and the clock is read between them."""
+SLACKS = (0.003, 0.03, 0.3, inf)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +91,35 @@ def best_cuts(pipeline: Pipeline, *, cutoff: float, stop: Callable[[], bool]) ->
     `CUTS_TO_COST` did not suffice, which happens when there are fewer micro-batches than stages: the bound says
     then how far the best may be from the best there is.
     """
-    edges = bound_edges(pipeline)
+    even = near_even_cuts(pipeline)
+    if even is None:
+        return Answer(best=None, bound_seconds=inf)
+    known = _better(pipeline, [even], None, cutoff)
+    reach = known.step_seconds if known else cutoff
+    bound = float(bound_seconds(pipeline.model, pipeline.row, pipeline.costs)[0])
+    excluded = bound
+    for slack in SLACKS:
+        guess = min(reach, bound * (1 + slack))
+        windows = find_windows(pipeline, guess)
+        if stop():
+            return Answer(best=known, bound_seconds=excluded)
+        if windows is not None and windows.num_edges > MOST_EDGES:
+            near = _best_within(pipeline, windows.around(even, MOST_EDGES), cutoff=reach, stop=stop)
+            return Answer(best=near.best or known, bound_seconds=excluded)
+        answer = (
+            _best_within(pipeline, windows, cutoff=guess, stop=stop)
+            if windows
+            else Answer(best=None, bound_seconds=inf)
+        )
+        if answer.best is not None or guess == reach or answer.bound_seconds <= guess:
+            return Answer(best=answer.best or known, bound_seconds=max(answer.bound_seconds, excluded))
+        excluded = guess
+    return Answer(best=known, bound_seconds=inf)
+
+
+def _best_within(pipeline: Pipeline, windows: Windows, *, cutoff: float, stop: Callable[[], bool]) -> Answer:
+    """Return the fastest cuts within windows that hold all cuts of at most `cutoff` seconds."""
+    edges = bound_edges(pipeline, windows)
 
     def combine(maxima: Floats, first_stage: Ints) -> Floats:
         finish, back, optimizer = maxima
@@ -95,7 +129,8 @@ def best_cuts(pipeline: Pipeline, *, cutoff: float, stop: Callable[[], bool]) ->
     best: Solution | None = None
     leaves: list[tuple[int, ...]] = []
     at_once, budget, left = FEWEST_LEAVES, CUTS_TO_COST, inf
-    for bound, cuts in _partitions(np.stack([edges.finish, edges.back, edges.optimizer]), combine):
+    criteria = np.stack([edges.finish, edges.back, edges.optimizer])
+    for bound, cuts in _partitions(criteria, combine, windows, stop):
         reach = min(cutoff * (1 + ROUNDING), best.step_seconds * (1 - ROUNDING) if best else inf)
         if bound > reach or budget == 0 or stop():
             left = bound
@@ -105,13 +140,13 @@ def best_cuts(pipeline: Pipeline, *, cutoff: float, stop: Callable[[], bool]) ->
         if len(leaves) == at_once:
             best, leaves, at_once = _better(pipeline, leaves, best, cutoff), [], min(2 * at_once, MOST_LEAVES)
     best = _better(pipeline, leaves, best, cutoff) if leaves else best
-    return Answer(best=best and _leaner(pipeline, edges, best), bound_seconds=left)
+    return Answer(best=best and _leaner(pipeline, edges, best, windows, stop), bound_seconds=left)
 
 
 def least_memory(problem: Problem, space: Batch) -> LeastMemory:
     """Return what the leanest configuration of a space needs, the smallest maximum over stages of any cuts.
 
-    The same dynamic programme with bytes for seconds; configurations in ascending order of their bound.
+    Configurations come in ascending order of their bound.
     """
     bounds = lower_bounds(problem, space)[1]
     ranked = space.take(np.argsort(bounds, kind="stable"))
@@ -119,7 +154,7 @@ def least_memory(problem: Problem, space: Batch) -> LeastMemory:
     for bound, pipeline in zip(np.sort(bounds).tolist(), pipelines(problem, ranked), strict=True):
         if bound >= least:
             break
-        needed = float(_least_to_go(edge_memory(pipeline))[0, 0])
+        needed = _least_bytes(pipeline)
         if needed < least:
             least, configuration = needed, pipeline.row.configuration(0)
     assert configuration is not None, "a space that is asked about has configurations"
@@ -141,16 +176,17 @@ def _time_then_memory(solution: Solution) -> tuple[float, float]:
     return solution.step_seconds, solution.peak_memory_bytes
 
 
-def _leaner(pipeline: Pipeline, edges: Edges, best: Solution) -> Solution:
+def _leaner(pipeline: Pipeline, edges: Edges, best: Solution, windows: Windows, stop: Callable[[], bool]) -> Solution:
     """Return cuts as fast as `best` that need less memory, when the leanest that its bounds allow are such."""
-    offsets = np.asarray(best.cuts) - np.arange(pipeline.pp + 1)
+    offsets = np.asarray(best.cuts) - windows.low
     own = (np.arange(pipeline.pp), offsets[:-1], offsets[1:])
     allowed = np.ones_like(edges.finish, dtype=np.bool_)
     for bounds in (edges.finish, edges.back, edges.optimizer):
         allowed &= bounds <= bounds[own].max()
     memory = np.where(allowed, edges.memory, inf)
-    leaves = [cuts for _, cuts in islice(_partitions(memory[None], _take_first), FEWEST_LEAVES)]
-    found = _better(pipeline, leaves, None, best.step_seconds)
+    partitions = takewhile(lambda _: not stop(), _partitions(memory[None], _take_first, windows, stop))
+    leaves = [cuts for _, cuts in islice(partitions, FEWEST_LEAVES)]
+    found = _better(pipeline, leaves, None, best.step_seconds) if leaves else None
     leaner = found is not None and found.peak_memory_bytes < best.peak_memory_bytes
     return found if found is not None and leaner else best
 
@@ -160,37 +196,56 @@ def _take_first(criteria: Floats, _first_stage: Ints) -> Floats:
     return total
 
 
-def _partitions(criteria: Floats, combine: Callable[[Floats, Ints], Floats]) -> Iterator[tuple[float, tuple[int, ...]]]:
-    """Yield complete cuts with their bounds in ascending order.
+def _partitions(
+    criteria: Floats, combine: Callable[[Floats, Ints], Floats], windows: Windows, stop: Callable[[], bool]
+) -> Iterator[tuple[float, tuple[int, ...]]]:
+    """Yield complete cuts with their bounds in ascending order; once `stop` returns true, partial ones.
 
-    `criteria` (c, p, Y + 1, Y + 1) are bounds of edges; those of cuts are the maxima over their edges, which
-    `combine` makes one of: maxima (c, n) and ends of the first stage (n,) give (n,). Of equal bounds the longer
-    partial cut is taken first, then the more even one.
+    `criteria` (c, p, z, z) are bounds of edges; those of cuts are the maxima over their edges, which
+    `combine` makes one of: maxima (c, n) and places of the first stage's end (n,) give (n,). Of equal bounds the
+    longer partial cut is taken first, then the more even one.
     """
     to_go = np.stack([_least_to_go(bounds) for bounds in criteria])
-    stages, ends = criteria.shape[1], np.arange(criteria.shape[2])
-    even = (len(ends) - 1) / stages
+    stages, ends, low = criteria.shape[1], np.arange(criteria.shape[2]), windows.low.tolist()
+    even = low[-1] / stages
     heap: list[tuple[float, int, float, tuple[int, ...], tuple[float, ...]]]
     heap = [(0.0, 0, 0.0, (0,), (0.0,) * len(criteria))]
     while heap:
-        bound, depth, uneven, offsets, reached = heappop(heap)
-        s, start = -depth, offsets[-1]
-        if s == stages:
-            yield bound, tuple(offset + stage for stage, offset in enumerate(offsets))
+        bound, depth, uneven, cuts, reached = heappop(heap)
+        s = -depth
+        if s == stages or stop():
+            yield bound, cuts
             continue
-        maxima = np.maximum(criteria[:, s, start], np.asarray(reached)[:, None])
-        first_stage = ends if s == 0 else np.full_like(ends, offsets[1])
+        maxima = np.maximum(criteria[:, s, cuts[-1] - low[s]], np.asarray(reached)[:, None])
+        first_stage = ends if s == 0 else np.full_like(ends, cuts[1] - low[1])
         bounds = combine(np.maximum(maxima, to_go[:, s + 1]), first_stage)
-        for end in np.flatnonzero(np.isfinite(bounds)).tolist():
-            spread = uneven + (end - start - even) ** 2
-            heappush(heap, (float(bounds[end]), depth - 1, spread, (*offsets, end), tuple(maxima[:, end].tolist())))
+        for place in np.flatnonzero(np.isfinite(bounds)).tolist():
+            end = low[s + 1] + place
+            spread = uneven + (end - cuts[-1] - even) ** 2
+            heappush(heap, (float(bounds[place]), depth - 1, spread, (*cuts, end), tuple(maxima[:, place].tolist())))
 
 
 def _least_to_go(bounds: Floats) -> Floats:
-    """Return V, shape (p + 1, Y + 1): the least possible maximum over the stages from s on, given x_s."""
+    """Return V, shape (p + 1, z): the least possible maximum over the stages from s on, given x_s."""
     stages, size = bounds.shape[:2]
     to_go = np.full((stages + 1, size), inf)
-    to_go[stages, -1] = 0.0
+    to_go[stages, 0] = 0.0
     for s in range(stages - 1, -1, -1):
         to_go[s] = np.maximum(bounds[s], to_go[s + 1]).min(axis=1)
     return to_go
+
+
+def _least_bytes(pipeline: Pipeline) -> float:
+    """Return the smallest maximum of bytes over stages: by bisection the least within which greedy finds cuts."""
+
+    def needed(limit: int) -> float:
+        cuts = near_even_cuts(replace(pipeline, memory_limit_bytes=limit))
+        return inf if cuts is None else float(pipeline.cost_bytes([cuts])[0])
+
+    too_little, enough = 0, 1
+    while needed(enough) == inf:
+        too_little, enough = enough, 2 * enough
+    while enough - too_little > max(1, enough * ROUNDING):
+        middle = (too_little + enough) // 2
+        too_little, enough = (too_little, middle) if needed(middle) < inf else (middle, enough)
+    return needed(enough)

@@ -98,3 +98,17 @@ def test_options_have_a_json_form():
 def test_a_value_is_written_as_it_is_read(pinned):
     name = {int: "tp", str: "recompute", bool: "sequence_parallel"}[type(pinned)]
     assert parse_fix([f"{name}={write_value(pinned)}"]) == {name: pinned}
+
+
+@pytest.mark.parametrize("name", ["tp", "micro_batch"])
+def test_a_pin_beyond_every_size_is_refused_by_name(name):
+    with pytest.raises(ConfigurationError, match="at most 2147483647") as caught:
+        parse_fix([f"{name}=99999999999999999999999"])
+    assert name in caught.value.where
+
+
+@pytest.mark.parametrize("limit", [0, -1, float("nan")])
+def test_a_time_limit_is_more_than_0(limit):
+    with pytest.raises(ConfigurationError, match="must be more than 0") as caught:
+        SearchOptions(time_limit_seconds=limit)
+    assert caught.value.where == "--time-limit"

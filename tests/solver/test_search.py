@@ -144,7 +144,20 @@ def test_an_interrupt_before_anything_is_found_says_so():
 def test_a_time_limit_ends_the_search():
     with pytest.raises(NoPlanError, match="no plan found yet") as caught:
         search(large_problem(), SearchOptions(time_limit_seconds=1e-9))
-    assert "time limit" in caught.value.remedies[0].action
+    assert caught.value.remedies[0].action == "time limit of 10 s"
+
+
+def test_a_deep_model_on_many_devices_has_a_plan_with_a_bound():
+    """All cuts of one micro-batch take about as long: those found near the even ones stand, with a gap."""
+    problem = make_problem(
+        model=make_model(layers=1000, hidden=64, heads=8, kv_heads=4, width=128, vocab=256),
+        cluster=make_cluster(nodes=128, per_node=8),
+        global_batch=1024,
+        seq_len=512,
+    )
+    result = search(problem, SearchOptions(top=0, fix={"pp": 4, "micro_batch": 4}))
+    assert 0 < result.search.lower_bound_seconds <= result.best.step_seconds
+    assert result.search.gap < 0.05
 
 
 def test_pins_are_honoured():

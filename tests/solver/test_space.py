@@ -120,3 +120,11 @@ def test_plainest_lists_tuples_that_no_rule_allows():
 @pytest.mark.parametrize("number", [1, 2, 12, 97, 5040])
 def test_divisors(number):
     assert divisors(number) == [d for d in range(1, number + 1) if number % d == 0]
+
+
+@pytest.mark.parametrize(("number", "count"), [(2**31 - 1, 2), (2**20, 21), (2**30, 31), (46340**2, 135)])
+def test_divisors_of_large_numbers(number, count):
+    found = divisors(number)
+    assert len(found) == count
+    assert found == sorted(found)
+    assert all(number % d == 0 for d in found)
