@@ -57,8 +57,9 @@ def command(
 ) -> None:
     """Predict time and memory of one configuration by term, or say why it cannot run.
 
-    The exit status is 0 for every configuration that can be estimated, also for one that needs more memory than there
-    is: `fits` says so, and so does the last line of the memory table. One that breaks a rule has exit status 2.
+    Exit status 0 means that the configuration was estimated, not that it fits:
+    `fits` says that, as does the line below the memory table.
+    A configuration that breaks a rule has exit status 2.
     """
     from autoplan import planner
     from autoplan.cli.render import describe_configuration, render_estimate
