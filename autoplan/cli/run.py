@@ -56,6 +56,7 @@ def command(
     with training_data(data) as text:
         options = RunOptions(
             data=text,
+            data_name="the source of Python's standard library" if data is None else None,
             steps=steps,
             checkpoint_dir=checkpoint_dir,
             checkpoint_every=checkpoint_every,

@@ -18,7 +18,7 @@ from autoplan.spec import Cluster, Link, NodeGroup
 from autoplan.spec.codec import from_jsonable, to_jsonable
 
 SCHEMA = "autoplan.cluster/1"
-_GROUP = re.compile(r"(?P<device>[^:+\s]+):(?P<nodes>\d{1,9})x(?P<per_node>\d{1,9})")
+_GROUP = re.compile(r"(?P<device>[^:+\s]+):(?P<nodes>\d{1,9})x(?P<per_node>\d{1,9})", re.ASCII)
 _FROM_PRESET = ("devices_per_node", "intra_node", "inter_node")
 
 

@@ -13,6 +13,7 @@ from autoplan.errors import ConfigurationError
 from autoplan.spec.configuration import Configuration
 from autoplan.spec.problem import Problem
 
+MOST_MICROBATCHES = 2**14  # all of them are simulated
 ROPE_SCALINGS = frozenset({"linear", "llama3"})
 RUNNABLE_OPTIMIZERS = frozenset({"adamw", "sgd"})
 RUNNABLE_PRECISIONS = frozenset({"bf16", "fp32"})
@@ -30,6 +31,10 @@ class Rule:
 
 def _implies(premise: Any, conclusion: Any) -> Any:
     return (premise == False) | conclusion  # noqa: E712 -- `not` does not work on arrays
+
+
+def _num_microbatches(problem: Problem, c: Any) -> Any:
+    return problem.workload.global_batch // (c.dp_replicate * c.dp_shard * c.micro_batch)
 
 
 def _divides_every_block(problem: Problem, tp: Any) -> Any:
@@ -88,6 +93,14 @@ RULES: tuple[Rule, ...] = (
         "valid",
         lambda p, c: p.workload.global_batch % (c.dp_replicate * c.dp_shard * c.micro_batch) == 0,
         lambda p, c: f"dp {c.dp} x micro_batch {c.micro_batch} does not divide global_batch {p.workload.global_batch}",
+    ),
+    Rule(
+        "num_microbatches",
+        "valid",
+        lambda p, c: _implies(c.pp > 1, _num_microbatches(p, c) <= MOST_MICROBATCHES),
+        lambda p, c: (
+            f"{_num_microbatches(p, c)} micro-batches a step are more than the {MOST_MICROBATCHES} of a pipeline"
+        ),
     ),
     Rule(
         "zero_stage",

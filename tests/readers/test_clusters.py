@@ -25,6 +25,11 @@ def test_a_shorthand_is_nodes_of_a_preset():
     assert (group.device, group.intra_node, group.inter_node) == (preset.device, preset.intra_node, preset.inter_node)
 
 
+def test_digits_are_those_of_ascii():
+    with pytest.raises(ClusterError, match="is not DEVICE:NODESxPER_NODE"):
+        parse_cluster("cpu:1x٢", where="cluster")
+
+
 def test_groups_are_joined_in_order():
     cluster = parse_cluster("a100-80g-sxm:4x8 + h100-80g-sxm:2x4", where="body")
     assert [group.device.slug for group in cluster.groups] == ["a100-80g-sxm", "h100-80g-sxm"]

@@ -37,6 +37,11 @@ BREAKS = {
         Configuration(dp_replicate=8, micro_batch=3),
         ("dp 8", "micro_batch 3", "global_batch 16"),
     ),
+    "num_microbatches": (
+        small_problem(global_batch=2**17 + 4),
+        Configuration(dp_replicate=4, pp=2),
+        ("32769 micro-batches", "16384"),
+    ),
     "zero_stage": (small_problem(), Configuration(dp_shard=8), ("zero_stage 0", "dp_shard 8")),
     "virtual_stages": (
         small_problem(),
