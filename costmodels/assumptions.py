@@ -28,9 +28,7 @@ def find_assumptions(problem: Problem, resolved: Resolved, errors: dict[str, flo
             said.append("layers of this size were not measured: their ratio to counted operations is carried over")
     if problem.workload.seq_len > problem.model.max_positions:
         positions = problem.model.max_positions
-        said.append(
-            f"seq_len is beyond the {positions} positions the model is made for; costs do not depend on it"
-        )
+        said.append(f"seq_len is beyond the {positions} positions the model is made for; costs do not depend on it")
     if any(is_masked(block, problem.workload.seq_len) for block in problem.model.blocks):
         said.append("a sliding window is a dense mask: attention computes all pairs")
     if problem.workload.optimizer == "muon":
