@@ -43,7 +43,6 @@ def chrome_trace(plan: "Plan", *, profile: "Profile | None" = None) -> dict[str,
     was made with, or None for a plan that was made without one.
     """
     from costmodels.estimate import timeline
-
     from solver.assemble import plan_cuts
     from solver.explain import problem_of
 
