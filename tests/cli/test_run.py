@@ -41,8 +41,9 @@ def test_mistakes_name_their_flag_before_anything_starts(flags, where, one_rank_
 
 
 def test_a_plan_for_other_ranks_than_torchrun_started_is_refused(one_rank_plan, autoplan, monkeypatch):
-    monkeypatch.setenv("RANK", "0")
-    monkeypatch.setenv("WORLD_SIZE", "2")
+    launched = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+    for name, setting in launched.items():
+        monkeypatch.setenv(name, setting)
     answer = autoplan("run", one_rank_plan)
     assert answer.status == 2
     assert "the plan has 1 ranks, torchrun started 2" in answer.err
