@@ -15,13 +15,14 @@ import numpy as np
 
 from autoplan.errors import ConfigurationError
 from autoplan.spec import Configuration, Estimate, Problem, StageMemory
+from autoplan.spec.problem import num_microbatches
 from autoplan.spec.rules import require_valid
 from costmodels.assumptions import NOT_MODELLED, find_assumptions
 from costmodels.batch import Batch, Bools, Floats, even_cuts
 from costmodels.bounds import bound_bytes, bound_seconds
 from costmodels.flops import model_flops
 from costmodels.hardware import resolve_hardware
-from costmodels.memory import HeldBytes, held_bytes, num_microbatches
+from costmodels.memory import HeldBytes, held_bytes
 from costmodels.pipeline import Event, finish_seconds, in_flight, simulate
 from costmodels.stage_costs import StageCosts, count_units, sum_units
 from costmodels.uncertainty import find_sources, relative_errors

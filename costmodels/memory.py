@@ -24,8 +24,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from autoplan.spec import Problem
+from autoplan.spec.problem import num_microbatches
 from costmodels.activations import activation_bytes, shares
-from costmodels.batch import Batch, Floats, Ints
+from costmodels.batch import Batch, Floats
 from costmodels.hardware import Hardware
 from costmodels.parameters import Parameters
 from costmodels.precision import GRADIENT_BYTES, LOGIT_LOSS_BYTES, MASTER_BYTES, OPTIMIZERS, PRECISIONS
@@ -39,12 +40,6 @@ class HeldBytes:
 
     static: Floats
     in_flight: Floats
-
-
-def num_microbatches(problem: Problem, batch: Batch) -> Ints:
-    """Return micro-batches per step and data-parallel rank, shape (n,)."""
-    count: Ints = problem.workload.global_batch // (batch.dp * batch.micro_batch)
-    return count
 
 
 def held_bytes(

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from autoplan.spec import Problem
+from autoplan.spec.problem import num_microbatches
 from costmodels.batch import Batch, Floats, Ints
 from costmodels.communication import Communication, communicate
 from costmodels.compute import Operations, resolve_operations
 from costmodels.hardware import Hardware, resolve_hardware
 from costmodels.links import Links, Placement, place, resolve_links
 from costmodels.measured import LayerRatios, resolve_layer_ratios
-from costmodels.memory import num_microbatches
 from costmodels.overlap import exposed_seconds
 from costmodels.parameters import Parameters, count_parameters
 from costmodels.precision import GRADIENT_BYTES, OPTIMIZERS

@@ -27,10 +27,10 @@ from autoplan.spec.plan import (
     Sharding,
     Stage,
 )
+from autoplan.spec.problem import num_microbatches
 from autoplan.spec.rules import broken
 from autoplan.spec.tensors import TensorSpec, block_tensors, embedding_tensors, head_tensors
 from autoplan.spec.workload import OptimizerKind
-from solver.space import num_microbatches
 
 _COMPUTE: dict[PrecisionKind, Dtype] = {
     "bf16": "bfloat16",

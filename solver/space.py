@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from autoplan.spec import Problem
+from autoplan.spec.problem import num_microbatches
 from autoplan.spec.rules import holds
 from costmodels.batch import Batch, Bools, Ints, even_cuts
 from solver.options import CHOICES, Condition, SearchOptions
@@ -47,11 +48,6 @@ def divisors(number: int) -> list[int]:
     candidates = np.arange(1, isqrt(number) + 1)
     small = candidates[number % candidates == 0].tolist()
     return sorted({*small, *(number // d for d in small)})
-
-
-def num_microbatches(problem: Problem, batch: Any) -> Any:
-    """Return micro-batches per step and data-parallel rank, for one configuration or arrays of them."""
-    return problem.workload.global_batch // (batch.dp_replicate * batch.dp_shard * batch.micro_batch)
 
 
 def _choices(problem: Problem, options: SearchOptions) -> dict[str, Sequence[Any]]:

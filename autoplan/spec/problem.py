@@ -1,5 +1,7 @@
 """What the user asked: a model, a cluster, a workload, and a profile where one was measured."""
 
+from typing import Any
+
 from autoplan.spec.cluster import Cluster
 from autoplan.spec.model import ModelSpec
 from autoplan.spec.profile import Profile
@@ -15,3 +17,9 @@ class Problem:
     cluster: Cluster
     workload: Workload
     profile: Profile | None = None
+
+
+def num_microbatches(problem: Problem, configurations: Any) -> Any:
+    """Return micro-batches per step and data-parallel rank, for one configuration or arrays of them."""
+    c = configurations
+    return problem.workload.global_batch // (c.dp_replicate * c.dp_shard * c.micro_batch)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from autoplan.errors import ConfigurationError
 from autoplan.spec.configuration import Configuration
-from autoplan.spec.problem import Problem
+from autoplan.spec.problem import Problem, num_microbatches
 
 MOST_MICROBATCHES = 2**14  # all of them are simulated
 ROPE_SCALINGS = frozenset({"linear", "llama3"})
@@ -31,10 +31,6 @@ class Rule:
 
 def _implies(premise: Any, conclusion: Any) -> Any:
     return (premise == False) | conclusion  # noqa: E712 -- `not` does not work on arrays
-
-
-def _num_microbatches(problem: Problem, c: Any) -> Any:
-    return problem.workload.global_batch // (c.dp_replicate * c.dp_shard * c.micro_batch)
 
 
 def _divides_every_block(problem: Problem, tp: Any) -> Any:
@@ -97,9 +93,9 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "num_microbatches",
         "valid",
-        lambda p, c: _implies(c.pp > 1, _num_microbatches(p, c) <= MOST_MICROBATCHES),
+        lambda p, c: _implies(c.pp > 1, num_microbatches(p, c) <= MOST_MICROBATCHES),
         lambda p, c: (
-            f"{_num_microbatches(p, c)} micro-batches a step are more than the {MOST_MICROBATCHES} of a pipeline"
+            f"{num_microbatches(p, c)} micro-batches a step are more than the {MOST_MICROBATCHES} of a pipeline"
         ),
     ),
     Rule(
