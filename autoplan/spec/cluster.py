@@ -1,9 +1,10 @@
 """What it is trained on: devices, nodes and links. A CPU rank is a device too."""
 
+from dataclasses import field
 from typing import Literal
 
 from autoplan.errors import ClusterError
-from autoplan.spec.value import Count, Name, NonNegative, NonNegativeFloat, Positive, Size, value
+from autoplan.spec.value import Count, Name, NonNegative, NonNegativeFloat, Positive, Share, Size, value
 
 MOST_DEVICES = 2**20
 
@@ -12,16 +13,20 @@ MOST_DEVICES = 2**20
 class Device:
     """One accelerator, or one rank's share of a CPU.
 
-    `peak_flops` maps a precision (bf16, fp16, fp32, fp8) to dense FLOP/s; `reserved_bytes` is what the
-    runtime takes before the first tensor; `sources` says where each figure comes from.
+    `peak_flops` maps a precision (bf16, fp16, fp32, fp8, mxfp8, nvfp4) to dense FLOP/s, and `matmul_efficiency` to the
+    share of it that the best matrix products were measured to reach (left out: the architecture's). `architecture`
+    is the maker's name of the generation (ampere, hopper, blackwell, cdna3, …). `reserved_bytes` is what the runtime
+    takes before the first tensor; `sources` says where each figure comes from.
     """
 
     slug: Name
     kind: Literal["cuda", "cpu"]
+    architecture: Name | None = None
     memory_bytes: Count
     reserved_bytes: NonNegative = 0
     memory_bytes_per_second: Positive
     peak_flops: dict[str, Positive]
+    matmul_efficiency: dict[str, Share] = field(default_factory=dict)
     power_watts: Positive | None = None
     idle_power_watts: NonNegativeFloat | None = None
     price_per_hour: NonNegativeFloat | None = None

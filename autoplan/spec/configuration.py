@@ -2,10 +2,11 @@
 
 from typing import Literal
 
-from autoplan.spec.value import Size, value
+from autoplan.spec.value import NonNegative, Size, value
 
-Schedule = Literal["gpipe", "1f1b"]
+Schedule = Literal["gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "dualpipe-v", "zb-1p", "zb-2p"]
 Recompute = Literal["none", "selective", "full"]
+CpMethod = Literal["ulysses", "allgather", "ring"]
 
 
 @value
@@ -16,11 +17,16 @@ class Configuration:
     2 also gradients, 3 also weights. Stages 1 and 2 gather weights once per step; stage 1 reduces gradients
     once per step, stage 2 after every micro-batch; stage 3 gathers for every forward and again for every
     backward, and reduces after every micro-batch.
+
+    A rank has `virtual_stages` chunks of layers. Experts are spread over `ep` groups of the dp·cp·tp ranks of a stage
+    and each is cut over `etp` of them; the rest of those ranks repeat or shard the experts. `recompute` applies to
+    `recompute_layers` layers, spread evenly; 0 means all.
     """
 
     dp_replicate: Size = 1
     dp_shard: Size = 1
     cp: Size = 1
+    cp_method: CpMethod = "allgather"
     tp: Size = 1
     pp: Size = 1
     ep: Size = 1
@@ -31,6 +37,7 @@ class Configuration:
     schedule: Schedule = "1f1b"
     virtual_stages: Size = 1
     recompute: Recompute = "none"
+    recompute_layers: NonNegative = 0
 
     @property
     def dp(self) -> int:

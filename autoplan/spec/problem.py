@@ -1,10 +1,11 @@
-"""What the user asked: a model, a cluster, a workload, and a profile where one was measured."""
+"""What the user asked: a model, a cluster, a workload, the software, and a profile where one was measured."""
 
 from typing import Any
 
 from autoplan.spec.cluster import Cluster
 from autoplan.spec.model import ModelSpec
 from autoplan.spec.profile import Profile
+from autoplan.spec.stack import AUTOPLAN, Stack
 from autoplan.spec.value import value
 from autoplan.spec.workload import Workload
 
@@ -17,6 +18,7 @@ class Problem:
     cluster: Cluster
     workload: Workload
     profile: Profile | None = None
+    stack: Stack = AUTOPLAN
 
 
 def num_microbatches(problem: Problem, configurations: Any) -> Any:

@@ -13,6 +13,7 @@ Size = Annotated[int, Field(ge=1, le=LARGEST_SIZE)]  # products of two stay with
 NonNegative = Annotated[int, Field(ge=0, le=2**53 - 1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegativeFloat = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(gt=0, le=1)]
 Name = Annotated[str, Field(min_length=1)]
 
 

@@ -5,7 +5,7 @@ from typing import Literal
 from autoplan.spec.value import Size, value
 
 OptimizerKind = Literal["adamw", "adamw8bit", "muon", "lamb", "sgd"]
-PrecisionKind = Literal["bf16", "fp16", "fp32", "fp8", "mxfp8"]
+PrecisionKind = Literal["bf16", "fp16", "fp32", "fp8", "mxfp8", "nvfp4"]
 
 
 @value

@@ -1,0 +1,57 @@
+"""The software that trains: what differs between frameworks, as a few physical facts."""
+
+from typing import Literal
+
+from autoplan.spec.value import Name, NonNegativeFloat, value
+
+AttentionKernel = Literal["flash1", "flash2", "flash3", "cudnn", "fused_softmax", "unfused"]
+Pointwise = Literal["eager", "fused", "compiled"]
+Redone = Literal["norms", "pointwise", "core_attention", "up_projections", "feed_forward"]
+DataParallel = Literal["ddp", "fsdp", "fsdp2"]
+
+
+@value
+class Stack:
+    """A training framework.
+
+    `attention` is its kernel (fused_softmax: scores are kept, mask and softmax are one kernel; unfused: each its own;
+    None: the fastest that the device has). `pointwise` says whether activations, residual sums, rotary positions and
+    dropout are single kernels (eager), joined by hand (fused) or by a compiler (compiled); `fused_norms` whether a
+    normalization is one kernel. `dropout` keeps masks. The host needs `host_seconds` for one kernel launch, and none
+    inside a CUDA graph.
+
+    Bytes per parameter: of the weights that compute reads at rest (`weight_bytes`), of a separate fp32 master
+    (`master_bytes`, 0 when there is none), of accumulated gradients (`gradient_bytes`), of both moments
+    (`moment_bytes`); `reduce_bytes` is what a gradient has on the wire. `data_parallel` says who shards: ddp keeps
+    buckets for the whole model, fsdp and fsdp2 gather unit by unit.
+
+    An `overlap_` flag says that the axis's communication runs beside compute. `parallel_loss` splits the loss over
+    the vocabulary, otherwise every tensor-parallel rank has all logits. `logit_copies` counts fp32 copies of the
+    logits at the peak. `redone` is what selective recompute repeats.
+    """
+
+    name: Name
+    attention: AttentionKernel | None = None
+    pointwise: Pointwise = "eager"
+    fused_norms: bool = True
+    dropout: bool = False
+    host_seconds: NonNegativeFloat = 6e-6
+    cuda_graph: bool = False
+    weight_bytes: Literal[0, 2, 4] = 0
+    master_bytes: Literal[0, 4] = 4
+    gradient_bytes: Literal[2, 4] = 4
+    moment_bytes: Literal[2, 4, 8] = 8
+    reduce_bytes: Literal[2, 4] = 4
+    data_parallel: DataParallel = "fsdp2"
+    overlap_data: bool = True
+    overlap_tensor: bool = False
+    overlap_pipeline: bool = True
+    overlap_expert: bool = False
+    overlap_context: bool = True
+    parallel_loss: bool = True
+    logit_copies: Literal[1, 2, 3] = 2
+    redone: tuple[Redone, ...] = ("norms", "pointwise", "core_attention")
+
+
+AUTOPLAN = Stack(name="autoplan")
+"""Our executor: fp32 masters are the module's own parameters, gathered in the compute type by FSDP2."""
