@@ -26,6 +26,7 @@ class Batch:
     dp_replicate: Ints
     dp_shard: Ints
     cp: Ints
+    cp_method: Strings
     tp: Ints
     pp: Ints
     ep: Ints
@@ -36,6 +37,7 @@ class Batch:
     schedule: Strings
     virtual_stages: Ints
     recompute: Strings
+    recompute_layers: Ints
     cuts: Ints
 
     def __len__(self) -> int:

@@ -14,6 +14,9 @@ DataParallel = Literal["ddp", "fsdp", "fsdp2"]
 class Stack:
     """A training framework.
 
+    `windowed` says that its kernel skips what a sliding window hides. `regathers` means that sequence parallelism keeps
+    a rank's own part of a product's input and gathers it again for the weight's gradient.
+
     `attention` is its kernel (fused_softmax: scores are kept, mask and softmax are one kernel; unfused: each its own;
     None: the fastest that the device has). `pointwise` says whether activations, residual sums, rotary positions and
     dropout are single kernels (eager), joined by hand (fused) or by a compiler (compiled); `fused_norms` whether a
@@ -32,6 +35,8 @@ class Stack:
 
     name: Name
     attention: AttentionKernel | None = None
+    windowed: bool = True
+    regathers: bool = False
     pointwise: Pointwise = "eager"
     fused_norms: bool = True
     dropout: bool = False
@@ -53,5 +58,5 @@ class Stack:
     redone: tuple[Redone, ...] = ("norms", "pointwise", "core_attention")
 
 
-AUTOPLAN = Stack(name="autoplan")
+AUTOPLAN = Stack(name="autoplan", windowed=False)
 """Our executor: fp32 masters are the module's own parameters, gathered in the compute type by FSDP2."""
