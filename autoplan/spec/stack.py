@@ -2,11 +2,11 @@
 
 from typing import Literal
 
-from autoplan.spec.value import Name, NonNegativeFloat, value
+from autoplan.spec.value import Name, NonNegative, NonNegativeFloat, value
 
 AttentionKernel = Literal["flash1", "flash2", "flash3", "cudnn", "fused_softmax", "unfused"]
 Pointwise = Literal["eager", "fused", "compiled"]
-Redone = Literal["norms", "pointwise", "core_attention", "up_projections", "feed_forward"]
+Redone = Literal["norms", "pointwise", "core_attention", "up_projections", "feed_forward", "alternate_products"]
 DataParallel = Literal["ddp", "fsdp", "fsdp2"]
 
 
@@ -14,29 +14,31 @@ DataParallel = Literal["ddp", "fsdp", "fsdp2"]
 class Stack:
     """A training framework.
 
-    `windowed` says that its kernel skips what a sliding window hides. `regathers` means that sequence parallelism keeps
-    a rank's own part of a product's input and gathers it again for the weight's gradient.
-
     `attention` is its kernel (fused_softmax: scores are kept, mask and softmax are one kernel; unfused: each its own;
-    None: the fastest that the device has). `pointwise` says whether activations, residual sums, rotary positions and
+    None: the fastest that the device has), `windowed` whether it skips what a sliding window hides. `pointwise` says whether activations, residual sums, rotary positions and
     dropout are single kernels (eager), joined by hand (fused) or by a compiler (compiled); `fused_norms` whether a
     normalization is one kernel. `dropout` keeps masks. The host needs `host_seconds` for one kernel launch, and none
-    inside a CUDA graph.
+    inside a CUDA graph. With sequence parallelism, `regathers` keeps a rank's own part of a product's input and
+    gathers it again for the weight's gradient. `scatters_sends` cuts what pipeline stages send over tensor-parallel
+    ranks; `preallocates` allocates what a stage receives for all micro-batches at once.
 
     Bytes per parameter: of the weights that compute reads at rest (`weight_bytes`), of a separate fp32 master
     (`master_bytes`, 0 when there is none), of accumulated gradients (`gradient_bytes`), of both moments
-    (`moment_bytes`); `reduce_bytes` is what a gradient has on the wire. `data_parallel` says who shards: ddp keeps
+    (`moment_bytes`); `reduce_bytes` is what a gradient has on the wire, `clip_bytes` what clipping by the global norm
+    reads and writes. `data_parallel` says who shards: ddp keeps
     buckets for the whole model, fsdp and fsdp2 gather unit by unit.
 
     An `overlap_` flag says that the axis's communication runs beside compute. `parallel_loss` splits the loss over
     the vocabulary, otherwise every tensor-parallel rank has all logits. `logit_copies` counts fp32 copies of the
-    logits at the peak. `redone` is what selective recompute repeats.
+    logits at the peak. `redone` is what selective recompute repeats (alternate_products: every second matrix product).
     """
 
     name: Name
     attention: AttentionKernel | None = None
     windowed: bool = True
     regathers: bool = False
+    scatters_sends: bool = False
+    preallocates: bool = False
     pointwise: Pointwise = "eager"
     fused_norms: bool = True
     dropout: bool = False
@@ -47,6 +49,7 @@ class Stack:
     gradient_bytes: Literal[2, 4] = 4
     moment_bytes: Literal[2, 4, 8] = 8
     reduce_bytes: Literal[2, 4] = 4
+    clip_bytes: NonNegative = 12
     data_parallel: DataParallel = "fsdp2"
     overlap_data: bool = True
     overlap_tensor: bool = False
@@ -58,5 +61,6 @@ class Stack:
     redone: tuple[Redone, ...] = ("norms", "pointwise", "core_attention")
 
 
-AUTOPLAN = Stack(name="autoplan", windowed=False)
-"""Our executor: fp32 masters are the module's own parameters, gathered in the compute type by FSDP2."""
+AUTOPLAN = Stack(name="autoplan", windowed=False, preallocates=True, clip_bytes=44)
+"""Our executor: fp32 masters are the module's own parameters, gathered in the compute type by FSDP2; the norm for
+clipping is taken in fp64 (the gradient read, cast, squared, summed: 4 + 8, 8 + 8, 8; then read and written: 8)."""
