@@ -11,13 +11,14 @@ from autoplan.errors import DataError
 from autoplan.readers.documents import read_text
 from autoplan.readers.notices import notice
 from autoplan.readers.run_models import CannotModel
-from autoplan.readers.runs import Problems, Run, read_run
+from autoplan.readers.runs import NARROW, Problems, Run, read_run
 from autoplan.readers.table import Row, parse_table
-from autoplan.spec import Configuration, Problem
+from autoplan.spec import Configuration, LatentAttention, Mamba2, Moe, Problem
 
 USES = ("accuracy", "ranking-only", "memory-only", "feasibility", "exclude")
 STATUSES = ("ok", "oom", "error")
 MEMORY_KINDS = ("allocated", "reserved", "analytic")
+LONG_SEQUENCE = 16_384
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,9 +26,12 @@ class Point:
     """One published run.
 
     Either `problem` and `configuration` are given, or `skipped_reason` says why the run cannot be modelled.
-    `assumptions` are the settings that the table leaves blank. `use`, `status` and `peak_memory_kind` are
-    empty where the table is blank, `step_seconds` and `peak_memory_gib` None. `group` holds the runs whose
-    times are comparable. Points of one model, cluster and workload share one `problem` object.
+    `assumptions` are the settings that the table leaves blank. Where a blank setting has several likely values,
+    `open` names it and `alternatives` are all candidates, the likeliest first, which is `configuration`; runs whose
+    settings are all known have one. `use`, `status` and `peak_memory_kind` are empty where the table is blank,
+    `step_seconds` and `peak_memory_gib` None. `arch` and `precision` are the table's own words, `features` are for
+    reports. `group` holds the runs whose times are comparable. Points of one model, cluster, workload and stack share
+    one `problem` object.
     """
 
     id: str
@@ -42,6 +46,11 @@ class Point:
     peak_memory_kind: str
     problem: Problem | None = None
     configuration: Configuration | None = None
+    arch: str = ""
+    precision: str = ""
+    features: tuple[str, ...] = ()
+    open: tuple[str, ...] = ()
+    alternatives: tuple[Configuration, ...] = ()
     assumptions: tuple[str, ...] = ()
     skipped_reason: str | None = None
 
@@ -85,7 +94,12 @@ def _read_point(row: Row, problems: Problems) -> Point:
         peak_memory_gib=row.number("peak_mem_gib") or None,
         peak_memory_kind=row.choice("peak_mem_kind", MEMORY_KINDS),
         problem=run.problem if run else None,
-        configuration=run.configuration if run else None,
+        configuration=run.configurations[0] if run else None,
+        arch=row.text("arch"),
+        precision=row.text("precision"),
+        features=_features(run.problem, run.configurations[0]) if run else (),
+        open=run.open if run else (),
+        alternatives=run.configurations if run else (),
         assumptions=run.assumptions if run else (),
         skipped_reason=reason,
     )
@@ -98,3 +112,22 @@ def _read_run(row: Row, problems: Problems, *, use: str) -> tuple[Run | None, st
         return read_run(row, problems), None
     except CannotModel as problem:
         return None, str(problem)
+
+
+def _features(problem: Problem, c: Configuration) -> tuple[str, ...]:
+    """Return what makes a run special, for tables of errors."""
+    present = {
+        "moe": any(isinstance(block.feed_forward, Moe) for block in problem.model.blocks),
+        "latent attention": any(isinstance(block.mixer, LatentAttention) for block in problem.model.blocks),
+        "mamba": any(isinstance(block.mixer, Mamba2) for block in problem.model.blocks),
+        "long sequence": problem.workload.seq_len >= LONG_SEQUENCE,
+        "tensor parallel": c.tp > 1,
+        "pipeline": c.pp > 1,
+        "interleaved": c.virtual_stages > 1,
+        "context parallel": c.cp > 1,
+        "expert parallel": c.ep > 1,
+        "zero 3": c.zero_stage == 3,
+        "narrow precision": problem.workload.precision in NARROW,
+        "recompute": c.recompute != "none",
+    }
+    return tuple(name for name, holds in present.items() if holds)
