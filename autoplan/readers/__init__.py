@@ -1,7 +1,7 @@
 """Readers: arguments, files and presets as values of `autoplan.spec`; no search, no torch."""
 
 from autoplan.readers.clusters import cluster_presets, load_cluster, parse_cluster
-from autoplan.readers.devices import DevicePreset, device_preset, device_presets
+from autoplan.readers.devices import DevicePreset, device_preset, device_presets, nearest_device
 from autoplan.readers.models import load_model, model_presets, parse_model
 from autoplan.readers.notices import ReaderWarning
 from autoplan.readers.saved import load_plan, load_profile
@@ -17,6 +17,7 @@ __all__ = [
     "load_plan",
     "load_profile",
     "model_presets",
+    "nearest_device",
     "parse_cluster",
     "parse_model",
 ]

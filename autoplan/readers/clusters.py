@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from autoplan.errors import ClusterError
-from autoplan.readers.devices import device_preset
+from autoplan.readers.devices import DevicePreset, device_preset
 from autoplan.readers.documents import parse_json, preset_names, preset_text, read_json, require_schema
 from autoplan.readers.notices import notice
 from autoplan.spec import Cluster, Link, NodeGroup
@@ -71,8 +71,12 @@ def parse_shorthand(text: str, *, where: str) -> Cluster:
 
 
 def build_group(slug: str, *, num_nodes: int, devices_per_node: int, where: str = "cluster") -> NodeGroup:
-    """Return nodes of a preset device with the preset's links."""
-    preset = device_preset(slug, where=where)
+    """Return nodes of a preset device with the preset's links; `slug` may be an alias."""
+    return preset_group(device_preset(slug, where=where), num_nodes=num_nodes, devices_per_node=devices_per_node)
+
+
+def preset_group(preset: DevicePreset, *, num_nodes: int, devices_per_node: int) -> NodeGroup:
+    """Return nodes of a preset's device with its links."""
     return NodeGroup(
         device=preset.device,
         num_nodes=num_nodes,
