@@ -1,67 +1,33 @@
-"""Which link a group of ranks talks over, and how long a collective takes there.
+"""How long collectives of placed groups take: by the links' nominal figures, or by a profile's fits of them."""
 
-Mesh axes are pp, dp_replicate, dp_shard, cp, tp from the outermost to the innermost, and ranks are row-major: an
-axis of size n with stride k joins ranks i, i + k, …, i + (n−1)k. Nodes hold consecutive ranks.
-"""
-
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from autoplan.spec import Problem
 from autoplan.spec.profile import CollectiveFit
-from costmodels.batch import Batch, Floats, Ints
-from costmodels.collective import CollectiveOp, two_level_seconds
+from costmodels.batch import Floats, Ints
+from costmodels.collective import (
+    IN_SWITCH_EFFICIENCY,
+    MESHED,
+    NCCL_PROTOCOLS,
+    PLAIN,
+    SLOWEST_SWITCH,
+    CollectiveOp,
+    Envelope,
+    Fabric,
+    Kinds,
+    Line,
+    lines,
+    steps,
+    wire_bytes,
+)
 from costmodels.hardware import Hardware
+from costmodels.link_work import NOMINAL, LinkRates, LinkWork
+from costmodels.placement import Group, Placement, place
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
-    """Where the ranks of one axis are: `local` of them in each of `nodes` nodes; arrays (n,)."""
-
-    local: Ints
-    nodes: Ints
-
-    @property
-    def size(self) -> Ints:
-        """Ranks of the group."""
-        return self.local * self.nodes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
-    """The groups of every axis; `pp` is a pair of neighbouring stages, `ends` the first and the last stage."""
-
-    tp: Group
-    dp_shard: Group
-    dp_replicate: Group
-    pp: Group
-    ends: Group
-
-
-def place(batch: Batch, hardware: Hardware) -> Placement:
-    """Return where each axis lives, from rank order and devices per node."""
-    inner = batch.tp * batch.cp
-    stage = inner * batch.dp
-    two = np.minimum(batch.pp, 2)
-    return Placement(
-        tp=_group(batch.tp, np.ones_like(batch.tp), hardware),
-        dp_shard=_group(batch.dp_shard * batch.cp, batch.tp, hardware),
-        dp_replicate=_group(batch.dp_replicate, inner * batch.dp_shard, hardware),
-        pp=_group(two, stage, hardware),
-        ends=_group(two, stage * np.maximum(batch.pp - 1, 1), hardware),
-    )
-
-
-def _group(size: Ints, stride: Ints, hardware: Hardware) -> Group:
-    """Place an axis: inside a node when its span divides the node; all network when it fills nodes unevenly."""
-    per_node = hardware.devices_per_node
-    inside = (hardware.num_nodes == 1) | (size == 1) | (per_node % (size * stride) == 0)
-    fits = np.maximum(per_node // stride, 1)
-    even = (per_node % np.minimum(stride, per_node) == 0) & (size % fits == 0)
-    local = np.where(inside, size, np.where(even, fits, 1))
-    return Group(local=local, nodes=size // local)
+__all__ = ["FitTable", "Group", "LinkRates", "LinkWork", "Links", "Placement", "place", "resolve_links"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,41 +48,57 @@ class FitTable:
 class Links:
     """Links inside and between nodes, and measured fits: of groups inside a node, and of groups of whole nodes."""
 
-    hardware: Hardware
+    fabric: Fabric
+    devices_per_node: int
     inside: dict[str, FitTable]
     whole_nodes: dict[str, FitTable]
 
-    def seconds(self, op: CollectiveOp, num_bytes: Any, group: Group) -> Floats:
-        """Return the time of `op` over S = `num_bytes`, shape (n,) or (n, k), for groups (n,)."""
+    def work(self, op: CollectiveOp, num_bytes: Any, group: Group) -> LinkWork:
+        """Return the nominal work of `op` over S = `num_bytes`, shape (n,) or (n, k), for groups (n,).
+
+        The algorithm and protocol are the fastest ones by nominal figures.
+        """
         num_bytes = np.asarray(num_bytes, dtype=np.float64)
-        shape = (-1, *([1] * (num_bytes.ndim - 1)))
-        local, nodes = group.local.reshape(shape), group.nodes.reshape(shape)
-        intra = self._inside(op, local)
-        inter = (self.hardware.inter_node.latency_seconds, self.hardware.inter_node.bytes_per_second)
-        seconds = two_level_seconds(op, local, nodes, num_bytes, intra=intra, inter=inter)
-        measured = self.whole_nodes.get(op)
-        if measured is not None:
-            whole = (nodes > 1) & (local == self.hardware.devices_per_node)
-            fit = measured.at(local * nodes)
-            flat = two_level_seconds(op, local * nodes, np.ones_like(nodes), num_bytes, intra=fit, inter=inter)
-            seconds = np.where(whole, flat, seconds)
-        result: Floats = np.asarray(seconds, dtype=np.float64)
-        return result
+        index = group.index.reshape(-1, *([1] * (num_bytes.ndim - 1)))
+        num_bytes = np.broadcast_to(num_bytes, np.broadcast_shapes(num_bytes.shape, index.shape))
+        latency, intra, inter = Envelope.of(self._lines(op, group.kinds)).at(num_bytes, index)
+        return LinkWork(latency_seconds=latency, intra_seconds=intra, inter_seconds=inter)
+
+    def seconds(self, op: CollectiveOp, num_bytes: Any, group: Group, *, rates: LinkRates = NOMINAL) -> Floats:
+        """Return the time of `op` over S = `num_bytes`, shape (n,) or (n, k), for groups (n,)."""
+        return self.work(op, num_bytes, group).seconds(rates)
 
     def is_measured(self, op: CollectiveOp, group: Group) -> bool:
         """Return whether fits of exactly these sizes stand behind the times of all groups."""
         tables = (self.inside.get(op), self.whole_nodes.get(op))
         sizes = {size for table in tables if table is not None for size in table.sizes.tolist()}
         used = group.size[group.size > 1]
-        whole = (group.nodes == 1) | (group.local == self.hardware.devices_per_node)
+        whole = (group.nodes == 1) | (group.local == self.devices_per_node)
         return bool(whole.all()) and set(used.tolist()) <= sizes
 
-    def _inside(self, op: CollectiveOp, local: Ints) -> tuple[Any, Any]:
-        table = self.inside.get(op)
-        if table is not None:
-            return table.at(local)
-        link = self.hardware.intra_node
-        return link.latency_seconds, link.bytes_per_second
+    def _lines(self, op: CollectiveOp, kinds: Kinds) -> tuple[Line, ...]:
+        """Return the ways to do `op`: a single one where it was measured, as its fit has it."""
+        fabric, inside, whole = self.fabric, self.inside.get(op), self.whole_nodes.get(op)
+        if inside is not None:
+            latency, bandwidth = inside.at(kinds.local)
+            fabric = replace(
+                fabric, intra_latency=latency, intra_bandwidth=bandwidth, protocols=(PLAIN,), in_switch=0.0, mesh=0
+            )
+        found = lines(op, kinds, fabric)
+        if whole is None:
+            return found
+        latency, bandwidth = whole.at(kinds.size)
+        filled = (kinds.nodes > 1) & (kinds.local == self.devices_per_node)
+        fit = (steps(op, kinds.size) * latency, 0.0, wire_bytes(op, kinds.size, 1.0) / bandwidth)
+        return tuple(
+            replace(
+                line,
+                latency=np.where(filled, fit[0], line.latency),
+                intra=np.where(filled, fit[1], line.intra),
+                inter=np.where(filled, fit[2], line.inter),
+            )
+            for line in found
+        )
 
 
 def resolve_links(problem: Problem, hardware: Hardware) -> Links:
@@ -124,9 +106,26 @@ def resolve_links(problem: Problem, hardware: Hardware) -> Links:
     fits = problem.profile.fits if problem.profile else ()
     per_node = min(group.devices_per_node for group in problem.profile.cluster.groups) if problem.profile else 0
     return Links(
-        hardware=hardware,
+        fabric=resolve_fabric(problem, hardware),
+        devices_per_node=hardware.devices_per_node,
         inside=_tables([fit for fit in fits if fit.num_ranks <= per_node]),
         whole_nodes=_tables([fit for fit in fits if fit.num_ranks > per_node]),
+    )
+
+
+def resolve_fabric(problem: Problem, hardware: Hardware) -> Fabric:
+    """Return what the nodes are joined by; it follows from the architecture of the devices, the weakest deciding."""
+    architectures = [group.device.architecture or "" for group in problem.cluster.groups]
+    switched = hardware.intra_node.bytes_per_second >= SLOWEST_SWITCH
+    meshed = any(name.startswith(MESHED) for name in architectures)
+    return Fabric(
+        intra_latency=hardware.intra_node.latency_seconds,
+        intra_bandwidth=hardware.intra_node.bytes_per_second,
+        inter_latency=hardware.inter_node.latency_seconds,
+        inter_bandwidth=hardware.inter_node.bytes_per_second,
+        protocols=(PLAIN,) if hardware.kind == "cpu" else NCCL_PROTOCOLS,
+        in_switch=min(IN_SWITCH_EFFICIENCY.get(name, 0.0) for name in architectures) if switched else 0.0,
+        mesh=hardware.devices_per_node - 1 if meshed else 0,
     )
 
 
