@@ -18,11 +18,16 @@ QkNorm = Literal["none", "head", "width", "plain"]
 
 @value
 class Norm:
-    """A normalization; `bias` only means something for layernorm."""
+    """A normalization; `bias` only means something for layernorm, `weight` false learns nothing at all (OLMo)."""
 
     kind: Literal["rmsnorm", "layernorm"]
     eps: Positive
     bias: bool = False
+    weight: bool = True
+
+    def __post_init__(self) -> None:
+        if self.bias and not self.weight:
+            raise ModelError("a norm with a bias but no weight")
 
 
 @value
@@ -35,11 +40,15 @@ class RopeScaling:
 
 @value
 class Rope:
-    """Rotary positions of base `theta` over the first `fraction` of each head."""
+    """Rotary positions of base `theta` over the first `fraction` of each head.
+
+    Where an attention has a sliding window, `local_theta` is the base instead, without scaling (Gemma 3).
+    """
 
     theta: Positive
     fraction: Positive = 1.0
     scaling: RopeScaling | None = None
+    local_theta: Positive | None = None
 
 
 @value
@@ -111,6 +120,10 @@ class Mamba2:
     chunk_size: Size
     conv_bias: bool = True
     projection_bias: bool = False
+
+    def __post_init__(self) -> None:
+        if self.num_heads % self.num_groups:
+            raise ModelError(f"num_heads {self.num_heads} is not a multiple of num_groups {self.num_groups}")
 
     @property
     def inner_size(self) -> int:

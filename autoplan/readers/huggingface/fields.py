@@ -19,6 +19,7 @@ class Fields:
         self._prefix = prefix
         self._data = data
         self._read: set[str] = set()
+        self._sections: dict[str, Fields] = {}
 
     def problem(self, name: str, message: str) -> ModelError:
         """Return the error about field `name`, to be raised."""
@@ -34,8 +35,25 @@ class Fields:
         return name in self._data
 
     def unread(self) -> dict[str, Any]:
-        """Return the entries that nobody asked for."""
-        return {key: value for key, value in self._data.items() if key not in self._read}
+        """Return the entries that nobody asked for, those of objects that were opened as `object.entry`."""
+        entries = {key: value for key, value in self._data.items() if key not in self._read}
+        for name, section in self._sections.items():
+            entries |= {f"{name}.{key}": value for key, value in section.unread().items()}
+        return entries
+
+    def spelling(self, *names: str) -> str:
+        """Return which of these synonyms the file uses, the first where it uses none; they must agree."""
+        used = [name for name in names if self.get(name) is not None]
+        for other in used[1:]:
+            if self.get(other) != self.get(used[0]):
+                raise self.problem(other, f"{self.get(other)!r} contradicts {used[0]} {self.get(used[0])!r}")
+        return used[0] if used else names[0]
+
+    def fixed(self, name: str, value: Any) -> None:
+        """Refuse a file that gives field `name` another value than the only one that can be described."""
+        given = self.get(name)
+        if given is not None and given != value:
+            raise self.problem(name, f"{given!r} makes a model that cannot be described yet; it must be {value!r}")
 
     def optional_count(self, name: str) -> int | None:
         """Return a positive integer, None when it is absent or null."""
@@ -52,6 +70,34 @@ class Fields:
         if value is not None:
             return value
         return self._needed(name, default)
+
+    def whole(self, name: str, default: int) -> int:
+        """Return an integer that is not negative."""
+        value = self.get(name)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LARGEST_COUNT:
+            raise self.problem(name, f"must be an integer from 0 to {LARGEST_COUNT}, got {value!r}")
+        return value
+
+    def layers(self, name: str, *, num_layers: int) -> frozenset[int] | None:
+        """Return a list of layer numbers as a set, None when it is absent or null."""
+        value = self.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, list) or not all(_is_layer(item, num_layers) for item in value):
+            raise self.problem(name, f"must be a list of layer numbers below {num_layers}, got {value!r}")
+        return frozenset(value)
+
+    def product(self, name: str, factor: float, times: int) -> int:
+        """Return the size that field `name`, of value `factor`, makes of another one."""
+        if not 1 <= factor * times <= LARGEST_COUNT:
+            raise self.problem(name, f"{factor:g} times {times} is not a size from 1 to {LARGEST_COUNT}")
+        return int(factor * times)
+
+    def optional_positive(self, name: str, default: float | None = None) -> float | None:
+        """Return a positive finite number; `default` when it is absent, None when it is null."""
+        return default if not self.says(name) else None if self.get(name) is None else self.positive(name)
 
     def positive(self, name: str, default: float | None = None) -> float:
         """Return a positive finite number; without a default the field is needed."""
@@ -87,13 +133,27 @@ class Fields:
             return None
         if not isinstance(value, dict):
             raise self.problem(name, f"must be an object, got {value!r}")
-        return Fields(value, where=self.where, prefix=f"{self._prefix}{name}.")
+        if name not in self._sections:
+            self._sections[name] = Fields(value, where=self.where, prefix=f"{self._prefix}{name}.")
+        return self._sections[name]
+
+    def section(self, name: str) -> "Fields":
+        """Return a nested object that is needed."""
+        section = self.mapping(name)
+        if section is None:
+            raise self.problem(name, "is missing" if name not in self._data else "is null")
+        return section
 
     def items(self) -> dict[str, Any]:
-        """Return all entries."""
+        """Return all entries, each taken for read."""
+        self._read.update(self._data)
         return dict(self._data)
 
     def _needed(self, name: str, default: T | None) -> T:
         if default is None:
             raise self.problem(name, "is missing" if name not in self._data else "is null")
         return default
+
+
+def _is_layer(value: Any, num_layers: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < num_layers

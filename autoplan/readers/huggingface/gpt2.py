@@ -2,7 +2,8 @@
 
 from autoplan.readers.huggingface.activations import read_activation
 from autoplan.readers.huggingface.fields import Fields
-from autoplan.readers.huggingface.llama_like import read_num_layers
+from autoplan.readers.huggingface.heads import split_hidden_size
+from autoplan.readers.huggingface.layers import read_num_layers
 from autoplan.spec import Attention, Block, Mlp, ModelSpec, Norm
 
 # Keys of GPT2Config that must have this value, since the other makes another model.
@@ -20,16 +21,13 @@ def read_gpt2(fields: Fields, name: str) -> ModelSpec:
     class does not read it either.
     """
     for key, value in FIXED.items():
-        if fields.flag(key, default=value) != value:
-            raise fields.problem(key, f"{str(not value).lower()} makes a gpt2 model that cannot be described yet")
+        fields.fixed(key, value)
     hidden_size, num_heads = fields.count("n_embd"), fields.count("n_head")
-    if hidden_size % num_heads:
-        raise fields.problem("n_embd", f"{hidden_size} is not a multiple of n_head {num_heads}")
     fields.get("n_ctx")
     mixer = Attention(
         num_heads=num_heads,
         num_kv_heads=num_heads,
-        head_dim=hidden_size // num_heads,
+        head_dim=split_hidden_size(fields, hidden_size, num_heads, names=("n_embd", "n_head")),
         qkv_bias=True,
         output_bias=True,
     )

@@ -16,25 +16,50 @@ NEEDED: dict[str, tuple[str, ...]] = {
 _NOT_SCALING = frozenset({"rope_theta", "partial_rotary_factor"})
 
 
-def read_rope(fields: Fields, *, head_dim: int, default_fraction: float | None) -> Rope:
-    """Return the rotary positions; `default_fraction` None means that the family turns whole heads.
+def read_rope(
+    fields: Fields,
+    *,
+    head_dim: int,
+    theta: float = DEFAULT_THETA,
+    fraction: float | None = None,
+    local_theta: float | None = None,
+) -> Rope:
+    """Return the rotary positions; `theta`, `fraction` and `local_theta` are what the family's class fills in.
+
+    `fraction` None means that the family turns whole heads, `local_theta` None that windowed layers turn like others.
 
     Raises ModelError when the rotated part of a head is odd, or when a known scaling lacks a parameter.
     """
-    section = fields.mapping("rope_parameters")
+    section, local = fields.mapping("rope_parameters"), None
+    if section is not None and local_theta is not None:
+        section, local = section.mapping("full_attention") or section, section.mapping("sliding_attention")
     scaling = section or fields.mapping("rope_scaling")
-    holder = section if section is not None and section.says("rope_theta") else fields
-    theta = holder.positive("rope_theta", DEFAULT_THETA)
-    fraction = 1.0
-    if default_fraction is not None:
-        holder = section if section is not None and section.says("partial_rotary_factor") else fields
-        fraction = holder.positive("partial_rotary_factor", default_fraction)
-    rotated = int(head_dim * fraction)
-    if fraction > 1 or rotated < 2 or rotated % 2:
+    if local_theta is not None:
+        local_theta = _number(fields, local, ("rope_theta", "rope_local_base_freq"), local_theta)
+    if fraction is not None:
+        fraction = _number(fields, section, ("partial_rotary_factor", "rotary_pct"), fraction)
+    return Rope(
+        theta=_number(fields, section, ("rope_theta", "rotary_emb_base"), theta),
+        fraction=_checked(fields, 1.0 if fraction is None else fraction, head_dim=head_dim),
+        scaling=_read_scaling(scaling),
+        local_theta=local_theta,
+    )
+
+
+def _number(fields: Fields, section: Fields | None, names: tuple[str, str], default: float) -> float:
+    """Return a number from the newer section under the first name, else from the file under either."""
+    if section is not None and section.says(names[0]):
+        return section.positive(names[0], default)
+    return fields.positive(fields.spelling(*names), default)
+
+
+def _checked(fields: Fields, fraction: float, *, head_dim: int) -> float:
+    rotated = int(head_dim * fraction) if fraction <= 1 else 0
+    if rotated < 2 or rotated % 2:
         raise fields.problem(
-            "head_dim", f"{rotated} of {head_dim} elements of a head would turn, but rotary positions need pairs"
+            "head_dim", f"{fraction:g} of {head_dim} elements of a head would turn, but rotary positions need pairs"
         )
-    return Rope(theta=theta, fraction=fraction, scaling=_read_scaling(scaling))
+    return fraction
 
 
 def _read_scaling(section: Fields | None) -> RopeScaling | None:

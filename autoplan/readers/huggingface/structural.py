@@ -22,12 +22,15 @@ _STRUCTURAL = re.compile(
     r"|num_(\w+_)?(heads|layers)$|head_dim$|hidden_size|intermediate_size|n_inner|d_model|d_ff|ffn|expansion_ratio"
     r"|^(text|vision|attn|audio|llm)_config$"
 )
+_HARMLESS = re.compile(r"loss|jitter|overlap$|kernels?$|dtype$")  # how it is trained or computed
 _FULL = "full_attention"
+# Families whose files name the class of another one.
+_CLASSES = {"kimi_k2": "deepseekv3", "gemma3_text": "gemma3", "llama4_text": "llama4"}
 
 
 def warn_about_unread(fields: Fields, *, model_type: str) -> None:
     """Warn once (ReaderWarning) about all unread keys that look structural and are switched on."""
-    keys = sorted(key for key, value in fields.unread().items() if _STRUCTURAL.search(key) and _is_on(value))
+    keys = sorted(key for key, value in fields.unread().items() if _is_structural(key) and _is_on(value))
     if keys:
         named = ", ".join(keys)
         notice(
@@ -41,6 +44,11 @@ def warn_about_unread(fields: Fields, *, model_type: str) -> None:
         )
 
 
+def _is_structural(key: str) -> bool:
+    own = key.rpartition(".")[2]
+    return bool(_STRUCTURAL.search(own)) and not _HARMLESS.search(own)
+
+
 def _is_on(value: Any) -> bool:
     if isinstance(value, list):
         return any(item != _FULL for item in value)
@@ -48,4 +56,7 @@ def _is_on(value: Any) -> bool:
 
 
 def _belongs(architecture: Any, model_type: str) -> bool:
-    return isinstance(architecture, str) and architecture.lower().startswith(model_type.replace("_", ""))
+    if not isinstance(architecture, str):
+        return False
+    names = (model_type.replace("_", ""), _CLASSES.get(model_type, model_type))
+    return architecture.lower().startswith(names)
