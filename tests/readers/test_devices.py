@@ -1,10 +1,12 @@
 import csv
+import re
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
 from autoplan.errors import ClusterError
-from autoplan.readers import DevicePreset, device_preset, device_presets, nearest_device
+from autoplan.readers import DevicePreset, cluster_presets, device_preset, device_presets, nearest_device
 from autoplan.readers.devices import device_aliases
 from autoplan.spec.codec import from_jsonable, to_jsonable
 from autoplan.units import GIB
@@ -138,6 +140,12 @@ def test_an_alias_is_another_name_of_one_device(alias, slug):
     assert alias not in device_presets()
     assert device_preset(alias) is device_preset(slug)
     assert [other for other in device_presets() if alias in device_preset(other).aliases] == [slug]
+
+
+def test_the_documents_name_every_preset():
+    text = Path(__file__).parents[2].joinpath("docs", "devices.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([^`\s]+)`", text))
+    assert [name for name in (*device_presets(), *cluster_presets()) if name not in named] == []
 
 
 def test_an_unknown_device_lists_near_ones():
