@@ -23,8 +23,8 @@ class Attention(nn.Module):
         self.q = nn.Linear(hidden, mixer.num_heads * head_dim, bias=mixer.qkv_bias)
         self.k = nn.Linear(hidden, mixer.num_kv_heads * head_dim, bias=mixer.qkv_bias)
         self.v = nn.Linear(hidden, mixer.num_kv_heads * head_dim, bias=mixer.qkv_bias)
-        self.q_norm = nn.RMSNorm(head_dim, eps=model.norm.eps) if mixer.qk_norm else None
-        self.k_norm = nn.RMSNorm(head_dim, eps=model.norm.eps) if mixer.qk_norm else None
+        self.q_norm = nn.RMSNorm(head_dim, eps=model.norm.eps) if mixer.qk_norm == "head" else None
+        self.k_norm = nn.RMSNorm(head_dim, eps=model.norm.eps) if mixer.qk_norm == "head" else None
         self.o = nn.Linear(mixer.num_heads * head_dim, hidden, bias=mixer.output_bias)
 
     def forward(self, hidden: Tensor, rope: RopeTables | None) -> Tensor:

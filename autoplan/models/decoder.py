@@ -8,6 +8,7 @@ from autoplan.errors import ModelError
 from autoplan.models.block import DecoderBlock
 from autoplan.models.norm import build_norm
 from autoplan.models.rope import RopeTables, rope_tables
+from autoplan.spec.buildable import dense_parts, require_buildable
 from autoplan.spec.model import ModelSpec
 
 
@@ -62,6 +63,7 @@ class Decoder(nn.Module):
     def __init__(self, model: ModelSpec, *, layers: range, embedding: bool, head: bool) -> None:
         super().__init__()
         tied = head and model.tied_embeddings
+        require_buildable(model)
         _require_one_head_dim(model)
         self.model = model
         self.embeds = embedding
@@ -93,12 +95,12 @@ class Decoder(nn.Module):
         """Return the tables of `seq_len` positions for activations of `dtype`; None for learned positions."""
         if self.model.rope is None:
             return None
-        head_dim = self.model.blocks[0].mixer.head_dim
+        head_dim = dense_parts(self.model.blocks[0])[0].head_dim
         return rope_tables(self.model.rope, head_dim=head_dim, seq_len=seq_len, device=device, dtype=dtype)
 
 
 def _require_one_head_dim(model: ModelSpec) -> None:
-    head_dims = {block.mixer.head_dim for block in model.blocks}
+    head_dims = {dense_parts(block)[0].head_dim for block in model.blocks}
     if model.rope is not None and len(head_dims) > 1:
         message = f"blocks of head_dim {sorted(head_dims)} would each need rope tables of their own"
         raise ModelError(message, where="blocks")
@@ -108,7 +110,7 @@ def build_model(model: ModelSpec, *, layers: range | None = None, embedding: boo
     """Build the model, or the part of it that has `layers` and, where asked, the embedding and the head.
 
     Parameter names and shapes are those of `autoplan.spec.tensors`. The part is built on torch's current
-    default device, uninitialized; see `initialize`.
+    default device, uninitialized; see `initialize`. Raises ModelError for a model that has what no module here does.
     """
     if layers is None:
         layers = range(model.num_layers)

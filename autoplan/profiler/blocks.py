@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from autoplan.spec.buildable import dense_parts
 from autoplan.spec.model import Attention, Block, Mlp, ModelSpec, Norm, Rope
 from autoplan.spec.tensors import block_tensors
 
@@ -60,7 +61,7 @@ def default_models(kind: Literal["cpu", "cuda"]) -> tuple[ModelSpec, ...]:
 
 def cut_block(block: Block, tp: int) -> Block:
     """Return what one of `tp` ranks holds of `block`, tensor parallelism cutting heads and feed-forward width."""
-    mixer, feed_forward = block.mixer, block.feed_forward
+    mixer, feed_forward = dense_parts(block)
     return replace(
         block,
         mixer=replace(mixer, num_heads=mixer.num_heads // tp, num_kv_heads=mixer.num_kv_heads // tp),
@@ -69,7 +70,8 @@ def cut_block(block: Block, tp: int) -> Block:
 
 
 def _divides(block: Block, tp: int) -> bool:
-    sizes = (block.mixer.num_heads, block.mixer.num_kv_heads, block.feed_forward.width)
+    mixer, feed_forward = dense_parts(block)
+    sizes = (mixer.num_heads, mixer.num_kv_heads, feed_forward.width)
     return all(size % tp == 0 for size in sizes)
 
 
@@ -98,7 +100,8 @@ def _llama_like(sizes: _Sizes) -> ModelSpec:
 def block_flops(model: ModelSpec, block: Block, *, tokens: int, seq_len: int) -> float:
     """Return the forward FLOPs of a block, projections and causal attention (arXiv 2104.04473, causal half)."""
     weights = sum(tensor.numel for tensor in block_tensors(model, block) if len(tensor.shape) == 2)
-    attended = 2 * seq_len * block.mixer.num_heads * block.mixer.head_dim
+    mixer, _ = dense_parts(block)
+    attended = 2 * seq_len * mixer.num_heads * mixer.head_dim
     return float(tokens * (2 * weights + attended))
 
 

@@ -22,6 +22,7 @@ from autoplan.profiler.memory import Memory
 from autoplan.profiler.progress import Phase
 from autoplan.profiler.ranks import Ranks
 from autoplan.profiler.timing import time_together
+from autoplan.spec.buildable import dense_parts
 from autoplan.spec.model import ModelSpec
 from autoplan.spec.profile import LayerTiming
 
@@ -102,7 +103,7 @@ def _state_bytes(subject: Subject, precision: str) -> int:
 def _expected_bytes(subject: Subject, previous: LayerTiming | None, micro_batch: int, seq_len: int) -> float:
     """Return activation bytes that are not passed: from the last shape, as if all grew with the sequence squared."""
     if previous is None:
-        width = max(subject.model.hidden_size, subject.local.feed_forward.width)
+        width = max(subject.model.hidden_size, dense_parts(subject.local)[1].width)
         return float(_FIRST_ACTIVATIONS * width * micro_batch * seq_len * 4)
     growth = seq_len / previous.seq_len
     return 2 * previous.activation_bytes * micro_batch / previous.micro_batch * max(growth, growth**2)
@@ -153,5 +154,5 @@ def _rope(subject: Subject, seq_len: int, device: torch.device) -> RopeTables | 
     rope = subject.model.rope
     if rope is None:
         return None
-    head_dim = subject.block.mixer.head_dim
+    head_dim = dense_parts(subject.block)[0].head_dim
     return rope_tables(replace(rope, scaling=None), head_dim=head_dim, seq_len=seq_len, device=device)

@@ -12,6 +12,7 @@ from autoplan.profiler.memory import Memory
 from autoplan.profiler.progress import Phase
 from autoplan.profiler.ranks import Ranks
 from autoplan.profiler.timing import time_together
+from autoplan.spec.buildable import dense_parts
 from autoplan.spec.model import ModelSpec
 from autoplan.spec.profile import MatmulTiming
 
@@ -42,12 +43,13 @@ def _model_widths(model: ModelSpec) -> Iterable[tuple[int, int]]:
     hidden = model.hidden_size
     yield hidden, model.vocab_size
     for block in model.blocks:
-        q_size = block.mixer.num_heads * block.mixer.head_dim
+        mixer, feed_forward = dense_parts(block)
+        q_size = mixer.num_heads * mixer.head_dim
         yield hidden, q_size
         yield q_size, hidden
-        yield hidden, block.mixer.num_kv_heads * block.mixer.head_dim
-        yield hidden, block.feed_forward.width
-        yield block.feed_forward.width, hidden
+        yield hidden, mixer.num_kv_heads * mixer.head_dim
+        yield hidden, feed_forward.width
+        yield feed_forward.width, hidden
 
 
 def matmul_bytes(shape: Shape) -> int:

@@ -28,6 +28,7 @@ from autoplan.profiler.memory import measure_memory
 from autoplan.profiler.optimizer import measure_optimizer
 from autoplan.profiler.progress import OnProgress, split_phases
 from autoplan.profiler.ranks import Place, Ranks, join_ranks, place_from_environment, under_torchrun
+from autoplan.spec.buildable import require_buildable
 from autoplan.spec.cluster import Device
 from autoplan.spec.model import ModelSpec
 from autoplan.spec.profile import Profile, Provenance
@@ -59,9 +60,11 @@ def profile_node(
     `on_progress(text, fraction)` is called as the work goes on, on rank 0. Under torchrun every rank returns the
     same profile. Ranks are new processes: a script that calls this needs the ``if __name__ == "__main__"`` guard.
 
-    Raises ProfileError when the hardware is not there, RunError with the rank and cause when a
-    measurement fails.
+    Raises ModelError for a model whose layers cannot be built here, ProfileError when the hardware is not there,
+    RunError with the rank and cause when a measurement fails.
     """
+    if model is not None:
+        require_buildable(model)
     kind = choose_kind(device.kind if device is not None else None)
     assignment = Assignment(kind=kind, effort=choose_effort(kind, quick=quick), quick=quick, model=model, device=device)
     return profile_with(assignment, num_ranks=num_ranks, on_progress=on_progress)

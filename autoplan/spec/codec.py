@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Iterator
 from functools import cache
 from typing import Any, TypeVar
 
@@ -51,17 +52,31 @@ def from_json(cls: type[T], text: str | bytes, *, where: str, error: type[InputE
     try:
         value: T = _adapter(cls).validate_json(text, strict=True)
     except ValidationError as problem:
-        raise error(_first_problem(problem), where=where) from None
+        raise error(_first_problem(problem, text), where=where) from None
     return value
 
 
-def _first_problem(problem: ValidationError) -> str:
+def _first_problem(problem: ValidationError, text: str | bytes) -> str:
     first = problem.errors(include_url=False)[0]
-    field = ".".join(str(part) for part in first["loc"])
+    field = ".".join(_path(first["loc"], text))
     message = first["msg"].removeprefix("Value error, ")
     others = problem.error_count() - 1
     more = f" (and {others} more)" if others else ""
     return f"{field}: {message}{more}" if field else f"{message}{more}"
+
+
+def _path(location: tuple[int | str, ...], text: str | bytes) -> Iterator[str]:
+    """Yield the keys down to the field; pydantic also counts the kind of an object as a step to what it holds."""
+    data = json.loads(text) if location else None
+    for part in location:
+        if isinstance(data, dict) and data.get("kind") == part and part not in data:
+            continue
+        yield str(part)
+        match data, part:
+            case dict(), str():
+                data = data.get(part)
+            case list(), int():
+                data = data[part] if part < len(data) else None
 
 
 def canonical_json(data: Any) -> bytes:

@@ -1,5 +1,6 @@
 """One point of the plan space: the degrees and the choices that one number answers."""
 
+from math import gcd
 from typing import Literal
 
 from autoplan.spec.value import NonNegative, Size, value
@@ -48,3 +49,15 @@ class Configuration:
     def world_size(self) -> int:
         """Ranks that the configuration uses."""
         return self.dp * self.cp * self.tp * self.pp
+
+    @property
+    def expert_shard(self) -> int:
+        """Ranks that share the states of one expert part, as dp_shard·cp ranks share those of other weights.
+
+        The ep·etp ranks of an expert mesh are the stage's innermost; what is left of a shard group's dp_shard·cp·tp
+        ranks shards the experts, and the others repeat them. Nothing is sharded at zero_stage 0.
+        """
+        if self.zero_stage == 0:
+            return 1
+        group, part = self.dp_shard * self.cp * self.tp, self.ep * self.etp
+        return gcd(self.dp_replicate * group // part, group // gcd(group, part))

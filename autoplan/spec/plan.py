@@ -12,7 +12,8 @@ from autoplan.spec.cluster import Cluster
 from autoplan.spec.codec import content_hash, from_json, to_jsonable
 from autoplan.spec.configuration import Configuration, Recompute, Schedule
 from autoplan.spec.estimate import Estimate
-from autoplan.spec.model import ModelSpec
+from autoplan.spec.model import ModelSpec, Moe
+from autoplan.spec.stack import Stack
 from autoplan.spec.value import Count, Name, NonNegative, NonNegativeFloat, Positive, value
 from autoplan.spec.workload import OptimizerKind, Workload
 
@@ -40,7 +41,10 @@ class Mesh:
 
 @value
 class Chunk:
-    """A run of layers on one pipeline rank; the first chunk of all has the embedding, the last the head."""
+    """A run of layers on one pipeline rank; the first chunk of all has the embedding, the last the head.
+
+    Multi-token-prediction modules are with the head.
+    """
 
     first_layer: NonNegative
     num_layers: NonNegative
@@ -50,7 +54,7 @@ class Chunk:
 
 @value
 class Stage:
-    """What one pipeline coordinate holds."""
+    """What one pipeline coordinate holds, its chunks in the order of the layers."""
 
     chunks: tuple[Chunk, ...]
 
@@ -75,7 +79,7 @@ class LayerPlan:
 
 @value
 class ShardedTensor:
-    """A tensor within a group: `shape` and `numel` of its TP-local part.
+    """A tensor within a group: `shape` and `numel` of its local part after tensor or expert parallelism.
 
     `dims` are flattened and cut; `local_units` is ``[first_rank, [non-zero units…]]``, each unit numel/Σunits
     elements; `offset` is where the tensor starts in the group's buffer of one rank's shard, in elements.
@@ -92,13 +96,15 @@ class ShardedTensor:
 
 @value
 class ShardGroup:
-    """Tensors gathered and reduced together over the dp_shard ranks; alike groups are merged.
+    """Tensors gathered and reduced together over the ranks of a shard group; alike groups are merged.
 
-    `layers` lists the layers that have this group, or is empty for embedding and head; `padding` is the
-    fraction that padding adds to the buffer.
+    `layers` lists the layers that have this group, or is empty for embedding, head and multi-token-prediction
+    modules; `padding` is the fraction that padding adds to the buffer. A group of `experts` is sharded over
+    `Sharding.expert_ranks`.
     """
 
     name: Name
+    experts: bool
     count: Count
     layers: tuple[NonNegative, ...]
     shard_numel: Count
@@ -108,11 +114,15 @@ class ShardGroup:
 
 @value
 class Sharding:
-    """How dp_shard cuts the model: `engine` runs it; every tensor with fsdp2 is cut in rows over `ranks`."""
+    """How data parallelism cuts the model: `engine` runs it; every tensor with fsdp2 is cut in rows over `ranks`.
+
+    `ranks` are dp_shard·cp; the part of the experts that a rank has is cut over `expert_ranks` (None without experts).
+    """
 
     engine: Literal["fsdp2"]
     zero_stage: Literal[0, 1, 2, 3]
     ranks: Count
+    expert_ranks: Count | None
     groups: tuple[ShardGroup, ...]
 
 
@@ -161,7 +171,10 @@ class Alternative:
 
 @value
 class Plan:
-    """A complete training plan; build one with `seal`, read one with `read_plan`."""
+    """A complete training plan; build one with `seal`, read one with `read_plan`.
+
+    `stack` is the software whose speed and memory the estimate is of; the executor here is `stack.AUTOPLAN`.
+    """
 
     schema: Literal["autoplan.plan/1"] = "autoplan.plan/1"
     id: str
@@ -171,6 +184,7 @@ class Plan:
     model: ModelSpec
     cluster: Cluster
     workload: Workload
+    stack: Stack
     configuration: Configuration
     mesh: Mesh
     stages: tuple[Stage, ...]
@@ -197,13 +211,16 @@ def _statements(plan: Plan) -> Iterator[tuple[str, Any, Any]]:
     yield "mesh.sizes", plan.mesh.sizes, tuple(degrees[axis] for axis in plan.mesh.axes)
     yield "number of layers", len(plan.layers), plan.model.num_layers
     yield "number of stages", len(plan.stages), c.pp
+    yield "chunks of the stages", {len(stage.chunks) for stage in plan.stages}, {c.virtual_stages}
     chunks = sorted((chunk.first_layer, chunk.num_layers) for stage in plan.stages for chunk in stage.chunks)
     ends = list(accumulate(count for _, count in chunks))
     yield "first layers of the stages", [first for first, _ in chunks], [0, *ends][: len(chunks)]
     yield "number of layers in the stages", sum(count for _, count in chunks), plan.model.num_layers
     yield "schedule.name", plan.schedule.name, c.schedule
     yield "schedule.micro_batch", plan.schedule.micro_batch, c.micro_batch
-    yield "sharding.ranks", plan.sharding.ranks, c.dp_shard
+    yield "sharding.ranks", plan.sharding.ranks, c.dp_shard * c.cp
+    has_experts = any(isinstance(block.feed_forward, Moe) for block in plan.model.blocks)
+    yield "sharding.expert_ranks", plan.sharding.expert_ranks, c.expert_shard if has_experts else None
     yield "sharding.zero_stage", plan.sharding.zero_stage, c.zero_stage
 
 

@@ -18,13 +18,15 @@ class TensorSpec:
     """A parameter: its name, unsharded shape, and the dim that TP cuts (None: each TP rank has it whole).
 
     Where `experts` is true, dim 0 counts experts and is cut by expert parallelism, and it is expert-tensor
-    parallelism that cuts `tp_dim`.
+    parallelism that cuts `tp_dim`. `tp_units` counts what TP does not split where those are few, the key-value heads:
+    of more ranks than that, several hold the same one.
     """
 
     name: str
     shape: tuple[int, ...]
     tp_dim: int | None
     experts: bool = False
+    tp_units: int | None = None
 
     @property
     def numel(self) -> int:
@@ -33,7 +35,7 @@ class TensorSpec:
 
     def local_shape(self, tp: int, *, ep: int = 1, etp: int = 1) -> tuple[int, ...]:
         """Return the shape that one rank holds; the first rank's when a degree does not divide its dim."""
-        cut = {self.tp_dim: etp if self.experts else tp}
+        cut = {self.tp_dim: etp if self.experts else min(tp, self.tp_units or tp)}
         if self.experts:
             cut[0] = ep
         return tuple(-(-size // cut.get(dim, 1)) for dim, size in enumerate(self.shape))
@@ -113,10 +115,11 @@ def _within(prefix: str, tensors: Iterable[TensorSpec]) -> tuple[TensorSpec, ...
     return tuple(replace(tensor, name=f"{prefix}.{tensor.name}") for tensor in tensors)
 
 
-def _norm(name: str, norm: Norm, size: int, *, tp_dim: int | None = None) -> Iterator[TensorSpec]:
-    yield TensorSpec(name=f"{name}.weight", shape=(size,), tp_dim=tp_dim)
+def _norm(name: str, norm: Norm, size: int) -> Iterator[TensorSpec]:
+    if norm.weight:
+        yield _vector(f"{name}.weight", size, tp_dim=None)
     if norm.bias:
-        yield TensorSpec(name=f"{name}.bias", shape=(size,), tp_dim=tp_dim)
+        yield _vector(f"{name}.bias", size, tp_dim=None)
 
 
 def _linear(name: str, shape: tuple[int, int], *, bias: bool, tp_dim: int | None) -> Iterator[TensorSpec]:
@@ -154,14 +157,15 @@ def _inner_mixer_tensors(model: ModelSpec, mixer: Mixer) -> Iterator[TensorSpec]
 def _attention_tensors(model: ModelSpec, mixer: Attention) -> Iterator[TensorSpec]:
     hidden, q_size, kv_size = model.hidden_size, mixer.num_heads * mixer.head_dim, mixer.num_kv_heads * mixer.head_dim
     yield from _linear("mixer.q", (q_size, hidden), bias=mixer.qkv_bias, tp_dim=0)
-    yield from _linear("mixer.k", (kv_size, hidden), bias=mixer.qkv_bias, tp_dim=0)
-    yield from _linear("mixer.v", (kv_size, hidden), bias=mixer.qkv_bias, tp_dim=0)
+    for name in ("mixer.k", "mixer.v"):
+        for tensor in _linear(name, (kv_size, hidden), bias=mixer.qkv_bias, tp_dim=0):
+            yield replace(tensor, tp_units=mixer.num_kv_heads)
     if mixer.qk_norm == "head":
         yield _vector("mixer.q_norm.weight", mixer.head_dim, tp_dim=None)
         yield _vector("mixer.k_norm.weight", mixer.head_dim, tp_dim=None)
     if mixer.qk_norm == "width":
         yield _vector("mixer.q_norm.weight", q_size)
-        yield _vector("mixer.k_norm.weight", kv_size)
+        yield replace(_vector("mixer.k_norm.weight", kv_size), tp_units=mixer.num_kv_heads)
     if mixer.sinks:
         yield _vector("mixer.sinks", mixer.num_heads)
     yield from _linear("mixer.o", (hidden, q_size), bias=mixer.output_bias, tp_dim=1)

@@ -12,7 +12,7 @@ from tests.tiny_models import gpt2_like, llama_like
 
 LLAMA, TIED_LLAMA = llama_like(num_layers=2), llama_like(num_layers=2, tied=True)
 GPT2, UNTIED_GPT2 = gpt2_like(num_layers=2), gpt2_like(num_layers=2, tied=False)
-QWEN = llama_like(num_layers=2, qk_norm=True, qkv_bias=True, vocab_size=51)
+QWEN = llama_like(num_layers=2, qk_norm="head", qkv_bias=True, vocab_size=51)
 DEEP = llama_like(num_layers=5, vocab_size=51, tied=True)
 
 

@@ -67,7 +67,7 @@ def adamw_and_clipping(plan):
         ),
         pytest.param(
             make_plan(
-                llama_like(num_layers=1, vocab_size=51, qk_norm=True),
+                llama_like(num_layers=1, vocab_size=51, qk_norm="head"),
                 optimizer=ADAMW,
                 micro_batch=4,
                 dp_shard=2,

@@ -48,7 +48,7 @@ def plain_attention(module, model, hidden):
         {},
         {"num_kv_heads": 1},
         {"num_kv_heads": 4, "qkv_bias": True},
-        {"qk_norm": True, "head_dim": 8},
+        {"qk_norm": "head", "head_dim": 8},
         {"sliding_window": 3},
         {"rope": Rope(theta=100.0, fraction=0.5), "head_dim": 8},
     ],

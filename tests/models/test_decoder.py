@@ -26,7 +26,7 @@ SPECS = {
     "llama-3-8b": LLAMA_3_8B,
     "gpt2": GPT2,
     "qwen2": llama_like(qkv_bias=True, tied=True),
-    "qwen3": llama_like(qk_norm=True, head_dim=8),
+    "qwen3": llama_like(qk_norm="head", head_dim=8),
     "untied-gpt2": gpt2_like(tied=False),
 }
 

@@ -128,6 +128,16 @@ def test_a_contradiction_is_said_with_its_place():
         from_jsonable(ModelSpec, data, where="there", error=ModelError)
 
 
+def test_the_kind_of_a_part_is_no_step_of_a_path():
+    data = to_jsonable(llama_like())
+    data["blocks"][0]["mixer"]["num_heads"] = "many"
+    with pytest.raises(ModelError, match=r"^there: blocks\.0\.mixer\.num_heads: "):
+        from_jsonable(ModelSpec, data, where="there", error=ModelError)
+    del data["blocks"][0]["mixer"]["num_heads"]
+    with pytest.raises(ModelError, match=r"^there: blocks\.0\.mixer\.num_heads: Field required"):
+        from_jsonable(ModelSpec, data, where="there", error=ModelError)
+
+
 def test_further_problems_are_counted():
     with pytest.raises(InputError, match=r"\(and 1 more\)$"):
         from_jsonable(Workload, {}, where="there")

@@ -1,3 +1,4 @@
+import pytest
 from hypothesis import given
 
 from autoplan.spec import Configuration
@@ -9,6 +10,23 @@ def test_degrees_multiply():
     c = Configuration(dp_replicate=2, dp_shard=3, cp=5, tp=7, pp=11)
     assert c.dp == 6
     assert c.world_size == 6 * 5 * 7 * 11
+
+
+@pytest.mark.parametrize(
+    ("configuration", "ranks"),
+    [
+        (Configuration(dp_shard=8, zero_stage=1), 8),
+        (Configuration(dp_shard=8, zero_stage=1, ep=8), 1),
+        (Configuration(dp_shard=8, zero_stage=1, ep=2), 4),
+        (Configuration(dp_shard=8, zero_stage=1, tp=2, cp=2, ep=4, etp=2), 4),
+        (Configuration(dp_replicate=2, dp_shard=4, zero_stage=3, ep=2), 2),
+        (Configuration(dp_replicate=4, dp_shard=2, zero_stage=3, ep=8), 1),
+        (Configuration(dp_replicate=2, dp_shard=6, zero_stage=3, ep=4), 3),
+        (Configuration(dp_replicate=4, tp=4), 1),
+    ],
+)
+def test_what_expert_parallelism_leaves_of_a_shard_group_shards_the_experts(configuration, ranks):
+    assert configuration.expert_shard == ranks
 
 
 @given(configurations)

@@ -10,10 +10,11 @@ from autoplan.spec.tensors import (
     head_tensors,
     layer_tensors,
     model_tensors,
+    num_active_parameters,
     num_parameters,
 )
 from tests.spec import values
-from tests.tiny_models import gpt2_like, llama_like
+from tests.tiny_models import gpt2_like, llama_like, moe_like
 
 
 def shapes(tensors):
@@ -21,7 +22,7 @@ def shapes(tensors):
 
 
 def test_a_llama_layer():
-    model = llama_like(qk_norm=True)
+    model = llama_like(qk_norm="head")
     assert shapes(block_tensors(model, model.blocks[0])) == {
         "mixer_norm.weight": (16,),
         "mixer.q.weight": (16, 16),
@@ -63,6 +64,29 @@ def test_the_first_rank_holds_the_larger_part():
     assert tensor.local_shape(4) == (3, 3)
     assert tensor.local_shape(5) == (2, 3)
     assert TensorSpec(name="w", shape=(10, 3), tp_dim=None).local_shape(4) == (10, 3)
+
+
+def test_ranks_beyond_the_key_value_heads_repeat_them():
+    model = llama_like(num_heads=8, num_kv_heads=2, head_dim=4)
+    tensors = {tensor.name: tensor for tensor in block_tensors(model, model.blocks[0])}
+    assert [tensors["mixer.k.weight"].local_shape(tp) for tp in (1, 2, 4, 8)] == [(8, 16), (4, 16), (4, 16), (4, 16)]
+    assert tensors["mixer.q.weight"].local_shape(8) == (4, 16)
+
+
+def test_experts_are_spread_by_ep_and_cut_by_etp():
+    model = moe_like(num_experts=4, width=24, shared=16)
+    tensors = {tensor.name: tensor for tensor in block_tensors(model, model.blocks[0])}
+    up, down = tensors["feed_forward.experts.up.weight"], tensors["feed_forward.experts.down.weight"]
+    assert (up.shape, down.shape) == ((4, 24, 16), (4, 16, 24))
+    assert (up.local_shape(8, ep=2, etp=3), down.local_shape(8, ep=2, etp=3)) == ((2, 8, 16), (2, 16, 8))
+    assert tensors["feed_forward.shared.up.weight"].local_shape(8, ep=2, etp=3) == (2, 16)
+    assert tensors["feed_forward.router.weight"].local_shape(8, ep=2, etp=3) == (4, 16)
+
+
+def test_a_token_visits_its_own_experts_only():
+    model = moe_like(num_layers=2, num_experts=4, top_k=1, width=24)
+    experts = 2 * 4 * 3 * 24 * 16
+    assert num_parameters(model) - num_active_parameters(model) == experts * 3 // 4
 
 
 def test_a_row_parallel_bias_is_whole_and_a_column_parallel_one_is_cut():

@@ -3,15 +3,20 @@
 from hypothesis import strategies as st
 
 from autoplan.spec import (
+    AUTOPLAN,
     Attention,
     Block,
     Cluster,
     Configuration,
     Device,
     Estimate,
+    LatentAttention,
     Link,
+    Mamba1,
+    Mamba2,
     Mlp,
     ModelSpec,
+    Moe,
     NodeGroup,
     Norm,
     Problem,
@@ -64,14 +69,80 @@ def attentions(draw):
         head_dim=draw(sizes),
         qkv_bias=draw(st.booleans()),
         output_bias=draw(st.booleans()),
-        qk_norm=draw(st.booleans()),
+        qk_norm=draw(st.sampled_from(("none", "head", "width", "plain"))),
+        rope=draw(st.booleans()),
         sliding_window=draw(st.none() | sizes),
+        sinks=draw(st.booleans()),
+        clip_qkv=draw(st.none() | positives),
+        logit_softcap=draw(st.none() | positives),
+        softmax_scale=draw(st.none() | positives),
     )
 
 
-activations = st.sampled_from(("silu", "gelu", "gelu_tanh", "relu"))
+latents = st.builds(
+    LatentAttention,
+    num_heads=sizes,
+    q_lora_rank=st.none() | sizes,
+    kv_lora_rank=sizes,
+    nope_head_dim=sizes,
+    rope_head_dim=sizes,
+    value_head_dim=sizes,
+)
+
+
+@st.composite
+def mamba2s(draw):
+    num_groups = draw(st.integers(1, 8))
+    return Mamba2(
+        num_heads=num_groups * draw(st.integers(1, 8)),
+        head_dim=draw(sizes),
+        state_size=draw(sizes),
+        num_groups=num_groups,
+        conv_kernel=draw(sizes),
+        chunk_size=draw(sizes),
+        conv_bias=draw(st.booleans()),
+    )
+
+
+mamba1s = st.builds(
+    Mamba1, inner_size=sizes, state_size=sizes, conv_kernel=sizes, step_rank=sizes, inner_norms=st.booleans()
+)
+mixers = attentions() | latents | mamba2s() | mamba1s
+
+
+activations = st.sampled_from(("silu", "gelu", "gelu_tanh", "relu", "relu2"))
 mlps = st.builds(Mlp, width=sizes, gated=st.booleans(), activation=activations, bias=st.booleans())
-blocks = st.builds(Block, mixer=attentions(), feed_forward=mlps)
+
+
+@st.composite
+def moes(draw):
+    num_groups = draw(st.integers(1, 4))
+    shared = draw(st.none() | mlps)
+    return Moe(
+        num_experts=num_groups * draw(st.integers(2, 8)),
+        top_k=draw(st.integers(1, 2)),
+        expert=draw(mlps),
+        router=draw(st.sampled_from(("softmax", "sigmoid"))),
+        router_bias=draw(st.booleans()),
+        correction_bias=draw(st.booleans()),
+        num_groups=num_groups,
+        top_groups=draw(st.integers(1, num_groups)),
+        shared=shared,
+        shared_gate=shared is not None and draw(st.booleans()),
+        capacity_factor=draw(st.none() | positives),
+    )
+
+
+@st.composite
+def blocks(draw):
+    mixer = draw(st.none() | mixers)
+    feed_forward = draw(mlps | moes() if mixer is None else st.none() | mlps | moes())
+    norms = draw(st.sampled_from(("pre", "post", "both")))
+    parallel = mixer is not None and feed_forward is not None and draw(st.booleans())
+    shared_norm = parallel and norms == "pre" and draw(st.booleans())
+    return Block(mixer=mixer, feed_forward=feed_forward, norms=norms, parallel=parallel, shared_norm=shared_norm)
+
+
 norms = st.builds(Norm, kind=st.sampled_from(("rmsnorm", "layernorm")), eps=positives, bias=st.booleans())
 scalings = st.builds(RopeScaling, kind=names, parameters=st.dictionaries(names, positives, max_size=3))
 ropes = st.builds(Rope, theta=positives, fraction=positives, scaling=st.none() | scalings)
@@ -79,9 +150,9 @@ ropes = st.builds(Rope, theta=positives, fraction=positives, scaling=st.none() |
 
 @st.composite
 def models(draw):
-    kinds = draw(st.lists(blocks, min_size=1, max_size=3))
+    kinds = draw(st.lists(blocks(), min_size=1, max_size=3))
     extra = draw(st.lists(st.integers(0, len(kinds) - 1), max_size=5))
-    positions = draw(st.sampled_from(("rope", "learned")))
+    positions = draw(st.sampled_from(("rope", "learned", "alibi", "none")))
     return ModelSpec(
         name=draw(names),
         family=draw(names),
@@ -94,6 +165,9 @@ def models(draw):
         tied_embeddings=draw(st.booleans()),
         blocks=tuple(kinds),
         layer_blocks=tuple(draw(st.permutations([*range(len(kinds)), *extra]))),
+        mtp=tuple(draw(st.lists(st.integers(0, len(kinds) - 1), max_size=2))),
+        embedding_scale=draw(st.none() | positives),
+        logit_softcap=draw(st.none() | positives),
     )
 
 
@@ -136,7 +210,7 @@ workloads = st.builds(
     global_batch=sizes,
     seq_len=sizes,
     optimizer=st.sampled_from(("adamw", "adamw8bit", "muon", "lamb", "sgd")),
-    precision=st.sampled_from(("bf16", "fp16", "fp32", "fp8", "mxfp8")),
+    precision=st.sampled_from(("bf16", "fp16", "fp32", "fp8", "mxfp8", "nvfp4")),
 )
 timings = st.builds(Timing, seconds=positives, spread=non_negatives, repeats=sizes)
 operations = st.sampled_from(("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv"))
@@ -144,7 +218,7 @@ layer_timings = st.builds(
     LayerTiming,
     precision=names,
     hidden_size=sizes,
-    block=blocks,
+    block=blocks(),
     micro_batch=sizes,
     seq_len=sizes,
     tp=sizes,
@@ -202,12 +276,13 @@ def small_cluster(num_devices=8):
     return Cluster(name="small", groups=(group,))
 
 
-def small_problem(*, model=None, num_devices=8, global_batch=16, seq_len=32, **workload):
+def small_problem(*, model=None, num_devices=8, global_batch=16, seq_len=32, stack=AUTOPLAN, **workload):
     """A tiny model of 4 layers, 4 heads and 2 KV heads on 8 devices."""
     return Problem(
         model=model or llama_like(num_layers=4),
         cluster=small_cluster(num_devices),
         workload=Workload(global_batch=global_batch, seq_len=seq_len, **workload),
+        stack=stack,
     )
 
 
@@ -223,7 +298,9 @@ def small_plan():
         dims=(0,),
         local_units=(0, (13, 12)),
     )
-    group = ShardGroup(name="embedding", count=1, layers=(), shard_numel=208, padding=0.04, tensors=(tensor,))
+    group = ShardGroup(
+        name="embedding", experts=False, count=1, layers=(), shard_numel=208, padding=0.04, tensors=(tensor,)
+    )
     stages = (
         Stage(chunks=(Chunk(first_layer=0, num_layers=2, embedding=True, head=False),)),
         Stage(chunks=(Chunk(first_layer=2, num_layers=2, embedding=False, head=True),)),
@@ -237,12 +314,13 @@ def small_plan():
             model=problem.model,
             cluster=problem.cluster,
             workload=problem.workload,
+            stack=problem.stack,
             configuration=Configuration(dp_shard=2, tp=2, pp=2, zero_stage=1, micro_batch=2),
             mesh=Mesh(axes=("pp", "dp_replicate", "dp_shard", "cp", "tp"), sizes=(2, 1, 2, 1, 2)),
             stages=stages,
             schedule=PipelineSchedule(name="1f1b", micro_batch=2, num_microbatches=4),
             layers=(LayerPlan(recompute="none", reshard_after_forward=False, sequence_parallel=False),) * 4,
-            sharding=Sharding(engine="fsdp2", zero_stage=1, ranks=2, groups=(group,)),
+            sharding=Sharding(engine="fsdp2", zero_stage=1, ranks=2, expert_ranks=None, groups=(group,)),
             optimizer=OptimizerPlan(
                 name="adamw",
                 learning_rate=3e-4,

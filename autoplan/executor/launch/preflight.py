@@ -26,7 +26,7 @@ def read_runnable_plan(path: Path) -> Plan:
     except OSError as error:
         raise PlanError(f"cannot be read: {error.strerror}", where=str(path)) from None
     plan = read_plan(text, where=str(path))
-    problem = Problem(model=plan.model, cluster=plan.cluster, workload=plan.workload)
+    problem = Problem(model=plan.model, cluster=plan.cluster, workload=plan.workload, stack=plan.stack)
     reasons = (
         *broken(problem, plan.configuration, kind="valid"),
         *broken(problem, plan.configuration, kind="runnable"),
