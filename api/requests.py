@@ -13,11 +13,13 @@ from api import defaults
 from api.db.profiles import get_newest_profile, get_profile
 from api.wire import BareModel, EstimateRequest, OptionsIn, PlanRequest, WorkloadIn
 from autoplan import __version__
-from autoplan.errors import ConfigurationError, ModelError
+from autoplan.errors import ConfigurationError, InputError, ModelError
 from autoplan.planner import make_problem
 from autoplan.readers import parse_cluster, parse_model
+from autoplan.readers.documents import near
 from autoplan.readers.notices import ReaderWarning
-from autoplan.spec import Cluster, Configuration, ModelSpec, Problem, Profile
+from autoplan.readers.stacks import load_stack, stack_presets
+from autoplan.spec import Cluster, Configuration, ModelSpec, Problem, Profile, Stack
 from autoplan.spec.codec import content_hash, from_jsonable, to_jsonable
 from solver.options import SearchOptions
 
@@ -52,7 +54,7 @@ def read_search(session: Session, body: PlanRequest | BareModel, *, longest_seco
     A search that asks for no time limit, or for more than `longest_seconds`, gets that one.
     """
     request = PlanRequest(model=body.root) if isinstance(body, BareModel) else body
-    asked = _read(session, request.model, request.cluster, request.workload)
+    asked = _read(session, request.model, request.cluster, request.workload, stack=request.options.stack)
     options = _options(request.options, longest_seconds)
     parts = {"asked": to_jsonable(asked.problem), "defaults": asked.defaults, "options": to_jsonable(options)}
     return Search(asked=asked, options=options, hash=content_hash({**parts, "version": __version__}))
@@ -60,18 +62,18 @@ def read_search(session: Session, body: PlanRequest | BareModel, *, longest_seco
 
 def read_estimate(session: Session, body: EstimateRequest) -> tuple[Asked, Configuration]:
     """Return the problem and the configuration that a body asks about; raises InputError that names the field."""
-    asked = _read(session, body.model, body.cluster, body.workload)
+    asked = _read(session, body.model, body.cluster, body.workload, stack=body.options.stack)
     configuration = from_jsonable(Configuration, body.configuration, where="configuration", error=ConfigurationError)
     return asked, configuration
 
 
-def _read(session: Session, model: Any, cluster: Any, workload: WorkloadIn) -> Asked:
+def _read(session: Session, model: Any, cluster: Any, workload: WorkloadIn, *, stack: str) -> Asked:
     with _notices() as notices:
         spec = _model(model)
         chosen: dict[str, Any] = {}
         described, profile = _cluster(session, cluster, chosen)
         sizes = _workload(workload, spec, described, chosen)
-        problem = make_problem(spec, cluster=described, profile=profile, **sizes)
+        problem = make_problem(spec, cluster=described, profile=profile, stack=_stack(stack), **sizes)
     return Asked(problem=problem, defaults=chosen, notices=tuple(notices))
 
 
@@ -80,6 +82,13 @@ def _model(given: Any) -> ModelSpec:
         return parse_model(given, where="model")
     except OverflowError as error:
         raise ModelError(str(error), where="model") from None
+
+
+def _stack(name: str) -> Stack:
+    """Return the preset; unlike a command's argument, a request's cannot name a file."""
+    if name not in stack_presets():
+        raise InputError(f"unknown preset {name!r}. {near(name, stack_presets())}", where="options.stack")
+    return load_stack(name)
 
 
 def _cluster(session: Session, given: Any, chosen: dict[str, Any]) -> tuple[Cluster, Profile | None]:

@@ -21,7 +21,7 @@ from pydantic import (
 
 from api.db.rows import JobState
 from api.problems import Problem
-from autoplan.spec import Configuration, OptimizerKind, PrecisionKind
+from autoplan.spec import AUTOPLAN, Configuration, OptimizerKind, PrecisionKind
 from autoplan.spec.value import Size
 
 LARGEST_SIZE: int = TypeAdapter(Size).json_schema()["maximum"]
@@ -40,6 +40,9 @@ ClusterArgument = Annotated[
         "By default the newest profile's cluster, else the service's own machine."
     ),
 ]
+
+
+StackArgument = Annotated[str, Field(description="The software whose speed is predicted, by the name of a preset.")]
 
 
 def _pin(given: Any) -> Any:
@@ -74,6 +77,12 @@ class WorkloadIn(_Given):
     precision: PrecisionKind | None = None
 
 
+class EstimateOptionsIn(_Given):
+    """What else an estimate depends on."""
+
+    stack: StackArgument = AUTOPLAN.name
+
+
 class OptionsIn(_Given):
     """The limits of a search."""
 
@@ -84,6 +93,7 @@ class OptionsIn(_Given):
         default=None, gt=0, allow_inf_nan=False, description="When to stop with the best plan so far."
     )
     runnable_only: bool = Field(default=False, description="Leave out what `autoplan run` cannot run here.")
+    stack: StackArgument = AUTOPLAN.name
 
 
 class PlanRequest(_Given):
@@ -119,8 +129,9 @@ class EstimateRequest(_Given):
     cluster: ClusterArgument = None
     workload: WorkloadIn = WorkloadIn()
     configuration: Annotated[dict[str, Any], WithJsonSchema(TypeAdapter(Configuration).json_schema())] = Field(
-        description="The degrees and choices; what is left out is 1, false or none."
+        description="The degrees and choices; what is left out is at its default."
     )
+    options: EstimateOptionsIn = EstimateOptionsIn()
 
 
 class ProgressOut(BaseModel):

@@ -10,7 +10,9 @@ from typing import Any, get_args
 
 from autoplan.errors import ClusterError, ProfileError, WorkloadError
 from autoplan.readers import load_cluster, load_model, load_profile, parse_cluster, parse_model
+from autoplan.readers.stacks import load_stack
 from autoplan.spec import (
+    AUTOPLAN,
     Cluster,
     Configuration,
     Estimate,
@@ -20,6 +22,7 @@ from autoplan.spec import (
     PrecisionKind,
     Problem,
     Profile,
+    Stack,
     Workload,
 )
 from autoplan.spec.plan import OptimizerPlan
@@ -36,6 +39,7 @@ __all__ = ["estimate", "load_cluster", "load_model", "make_problem", "plan"]
 ModelArgument = ModelSpec | dict[str, Any] | str | Path
 ClusterArgument = Cluster | dict[str, Any] | str | Path
 ProfileArgument = Profile | str | Path
+StackArgument = Stack | str
 
 
 def plan(
@@ -47,6 +51,7 @@ def plan(
     optimizer: OptimizerKind = "adamw",
     precision: PrecisionKind = "bf16",
     profile: ProfileArgument | None = None,
+    stack: StackArgument = AUTOPLAN,
     options: SearchOptions | None = None,
     optimizer_plan: OptimizerPlan | None = None,
     on_progress: Callable[[Progress], None] | None = None,
@@ -54,8 +59,9 @@ def plan(
     """Return the fastest plan that fits.
 
     `cluster` may be None when a profile is given: it is then the measured one. `optimizer_plan` sets learning
-    rate, warm-up and clipping (`solver.assemble.default_optimizer` makes one). Raises InputError for arguments
-    that make no sense and NoPlanError, with remedies, when nothing fits.
+    rate, warm-up and clipping (`solver.assemble.default_optimizer` makes one). `stack` is the software whose speed is
+    predicted, a value or the name of a preset; a plan for another than ours is not runnable here. Raises InputError
+    for arguments that make no sense and NoPlanError, with remedies, when nothing fits.
     """
     problem = make_problem(
         model,
@@ -65,6 +71,7 @@ def plan(
         optimizer=optimizer,
         precision=precision,
         profile=profile,
+        stack=stack,
     )
     result = search(problem, options or SearchOptions(), on_progress=on_progress)
     best = result.best
@@ -90,10 +97,11 @@ def estimate(
     optimizer: OptimizerKind = "adamw",
     precision: PrecisionKind = "bf16",
     profile: ProfileArgument | None = None,
+    stack: StackArgument = AUTOPLAN,
 ) -> Estimate:
     """Return what one configuration costs; ConfigurationError when it breaks a rule.
 
-    `cuts` are the pp + 1 layer boundaries of the stages; without them layers are spread evenly.
+    `cuts` are the pp·virtual_stages + 1 layer boundaries of the chunks; without them layers are spread evenly.
     """
     problem = make_problem(
         model,
@@ -103,6 +111,7 @@ def estimate(
         optimizer=optimizer,
         precision=precision,
         profile=profile,
+        stack=stack,
     )
     require_valid(problem, configuration)
     return estimate_configuration(problem, configuration, cuts)
@@ -117,6 +126,7 @@ def make_problem(
     optimizer: OptimizerKind = "adamw",
     precision: PrecisionKind = "bf16",
     profile: ProfileArgument | None = None,
+    stack: StackArgument = AUTOPLAN,
 ) -> Problem:
     """Read and check every argument of a planning request; raises InputError that names the wrong one."""
     measured = load_profile(profile) if isinstance(profile, str | Path) else profile
@@ -131,7 +141,8 @@ def make_problem(
     spec = _read_model(model)
     workload = _make_workload(global_batch, seq_len, optimizer, precision)
     _check_workload(workload, spec)
-    return Problem(model=spec, cluster=described, workload=workload, profile=measured)
+    software = load_stack(stack) if isinstance(stack, str) else stack
+    return Problem(model=spec, cluster=described, workload=workload, profile=measured, stack=software)
 
 
 def _read_model(model: ModelArgument) -> ModelSpec:

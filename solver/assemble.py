@@ -1,13 +1,18 @@
-"""From a chosen configuration and its stage cuts to a complete `Plan`.
+"""From a chosen configuration and its cuts to a complete `Plan`.
+
+`cuts` are the pp·virtual_stages + 1 boundaries of the chunks in the order of the layers. Chunk k is on rank k mod pp;
+with the V-shaped schedules, whose chunks turn back at the last rank, chunk pp + k is on rank pp − 1 − k.
 
 Sharding is FSDP2's: every tensor's TP-local part is cut along dim 0 into chunks of ceil(rows / ranks) rows, so
 trailing ranks hold fewer rows or none; each rank's buffer has room for a full chunk of every tensor of the
-group (torch.distributed.fsdp.fully_shard, padded sharded size).
+group (torch.distributed.fsdp.fully_shard, padded sharded size). The experts of a layer are a group of their own, over
+the ranks that have the same experts; with more such ranks than experts it is dim 1 that is cut, as torchtitan does.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from math import prod
+from typing import Literal
 
 from autoplan.spec import Configuration, Estimate, Plan, PrecisionKind, Problem, seal
 from autoplan.spec.codec import content_hash, to_jsonable
@@ -29,7 +34,7 @@ from autoplan.spec.plan import (
 )
 from autoplan.spec.problem import num_microbatches
 from autoplan.spec.rules import broken
-from autoplan.spec.tensors import TensorSpec, block_tensors, embedding_tensors, head_tensors
+from autoplan.spec.tensors import TensorSpec, block_tensors, embedding_tensors, head_tensors, mtp_tensors
 from autoplan.spec.workload import OptimizerKind
 
 _COMPUTE: dict[PrecisionKind, Dtype] = {
@@ -38,7 +43,9 @@ _COMPUTE: dict[PrecisionKind, Dtype] = {
     "fp32": "float32",
     "fp8": "bfloat16",
     "mxfp8": "bfloat16",
+    "nvfp4": "bfloat16",
 }
+_V_SHAPED = frozenset({"zb-v", "dualpipe-v"})
 
 
 def assemble(
@@ -51,7 +58,7 @@ def assemble(
     search: Search | None = None,
     alternatives: tuple[Alternative, ...] = (),
 ) -> Plan:
-    """Return the sealed plan of a valid configuration; `cuts` are its pp + 1 layer boundaries."""
+    """Return the sealed plan of a valid configuration."""
     reasons = broken(problem, configuration, kind="runnable")
     plan = Plan(
         id="",
@@ -61,18 +68,19 @@ def assemble(
         model=problem.model,
         cluster=problem.cluster,
         workload=problem.workload,
+        stack=problem.stack,
         configuration=configuration,
         mesh=_mesh(configuration),
-        stages=_stages(cuts),
+        stages=_stages(configuration, cuts),
         schedule=PipelineSchedule(
             name=configuration.schedule,
             micro_batch=configuration.micro_batch,
             num_microbatches=num_microbatches(problem, configuration),
         ),
-        layers=(_layer(configuration),) * problem.model.num_layers,
+        layers=_layers(configuration, problem.model.num_layers),
         sharding=shard(problem, configuration),
         optimizer=optimizer or default_optimizer(problem.workload.optimizer),
-        precision=_precision(problem.workload.precision),
+        precision=_precision(problem.workload.precision, reduce_bytes=problem.stack.reduce_bytes),
         estimate=estimate,
         search=search,
         alternatives=alternatives,
@@ -116,19 +124,27 @@ def hash_inputs(problem: Problem) -> Inputs:
 
 
 def plan_cuts(plan: Plan) -> tuple[int, ...]:
-    """Return the pp + 1 layer boundaries of a plan's stages."""
-    return (*(stage.chunks[0].first_layer for stage in plan.stages), plan.model.num_layers)
+    """Return the layer boundaries of a plan's chunks in the order of the layers."""
+    return (*sorted(chunk.first_layer for stage in plan.stages for chunk in stage.chunks), plan.model.num_layers)
 
 
 def shard(problem: Problem, configuration: Configuration) -> Sharding:
-    """Return how dp_shard cuts every group of tensors: embedding, each kind of layer once, head."""
-    model, ranks, tp = problem.model, configuration.dp_shard, configuration.tp
-    groups = [_group("embedding", embedding_tensors(model), (), ranks=ranks, tp=tp)]
+    """Return how every group of tensors is cut: embedding, each kind of layer once, head, multi-token prediction."""
+    model, c = problem.model, configuration
+    groups = list(_groups("embedding", embedding_tensors(model), (), c))
     for index, block in enumerate(model.blocks):
         layers = tuple(layer for layer, kind in enumerate(model.layer_blocks) if kind == index)
-        groups.append(_group(f"block.{index}", block_tensors(model, block), layers, ranks=ranks, tp=tp))
-    groups.append(_group("head", head_tensors(model), (), ranks=ranks, tp=tp))
-    return Sharding(engine="fsdp2", zero_stage=configuration.zero_stage, ranks=ranks, groups=tuple(groups))
+        groups += _groups(f"block.{index}", block_tensors(model, block), layers, c)
+    groups += _groups("head", head_tensors(model), (), c)
+    for module in range(len(model.mtp)):
+        groups += _groups(f"mtp.{module}", mtp_tensors(model, module), (), c)
+    return Sharding(
+        engine="fsdp2",
+        zero_stage=c.zero_stage,
+        ranks=c.dp_shard * c.cp,
+        expert_ranks=c.expert_shard if any(group.experts for group in groups) else None,
+        groups=tuple(groups),
+    )
 
 
 def _mesh(c: Configuration) -> Mesh:
@@ -138,31 +154,57 @@ def _mesh(c: Configuration) -> Mesh:
     )
 
 
-def _stages(cuts: tuple[int, ...]) -> tuple[Stage, ...]:
+def _stages(c: Configuration, cuts: tuple[int, ...]) -> tuple[Stage, ...]:
     last = len(cuts) - 2
+    stages: list[list[Chunk]] = [[] for _ in range(c.pp)]
+    for index, (first, end) in enumerate(pairwise(cuts)):
+        chunk = Chunk(first_layer=first, num_layers=end - first, embedding=index == 0, head=index == last)
+        stages[_rank_of_chunk(c, index)].append(chunk)
+    return tuple(Stage(chunks=tuple(chunks)) for chunks in stages)
+
+
+def _rank_of_chunk(c: Configuration, index: int) -> int:
+    turn, place = divmod(index, c.pp)
+    return c.pp - 1 - place if c.schedule in _V_SHAPED and turn == 1 else place
+
+
+def _layers(c: Configuration, num_layers: int) -> tuple[LayerPlan, ...]:
+    """Return every layer's choices: the recomputed ones, if they are not all, are spread evenly."""
+    recomputed = c.recompute_layers or num_layers
     return tuple(
-        Stage(
-            chunks=(Chunk(first_layer=first, num_layers=end - first, embedding=index == 0, head=index == last),),
+        LayerPlan(
+            recompute=c.recompute if (i + 1) * recomputed // num_layers > i * recomputed // num_layers else "none",
+            reshard_after_forward=c.zero_stage == 3,
+            sequence_parallel=c.sequence_parallel,
         )
-        for index, (first, end) in enumerate(pairwise(cuts))
+        for i in range(num_layers)
     )
 
 
-def _layer(c: Configuration) -> LayerPlan:
-    return LayerPlan(
-        recompute=c.recompute, reshard_after_forward=c.zero_stage == 3, sequence_parallel=c.sequence_parallel
-    )
+def _precision(kind: PrecisionKind, *, reduce_bytes: Literal[2, 4]) -> PrecisionPlan:
+    compute = _COMPUTE[kind]
+    return PrecisionPlan(compute=compute, master="float32", reduce="float32" if reduce_bytes == 4 else compute)
 
 
-def _precision(kind: PrecisionKind) -> PrecisionPlan:
-    return PrecisionPlan(compute=_COMPUTE[kind], master="float32", reduce="float32")
+def _groups(
+    name: str, tensors: Sequence[TensorSpec], layers: tuple[int, ...], c: Configuration
+) -> Iterator[ShardGroup]:
+    """Yield the group of all tensors but the experts', and that of these where there are any."""
+    for experts in (False, True):
+        members = [tensor for tensor in tensors if tensor.experts == experts]
+        if members:
+            yield _group(f"{name}.experts" if experts else name, members, layers, c, experts=experts)
 
 
-def _group(name: str, tensors: Sequence[TensorSpec], layers: tuple[int, ...], *, ranks: int, tp: int) -> ShardGroup:
+def _group(
+    name: str, tensors: Sequence[TensorSpec], layers: tuple[int, ...], c: Configuration, *, experts: bool
+) -> ShardGroup:
+    ranks = c.expert_shard if experts else c.dp_shard * c.cp
     sharded, offset = [], 0
     for tensor in tensors:
-        shape = tensor.local_shape(tp)
-        rows, row_numel = shape[0], prod(shape[1:])
+        shape = tensor.local_shape(c.tp, ep=c.ep, etp=c.etp)
+        dim = 1 if experts and ranks > shape[0] else 0
+        rows, row_numel = shape[dim], prod(shape) // shape[dim]
         chunk = -(-rows // ranks)
         sharded.append(
             ShardedTensor(
@@ -171,7 +213,7 @@ def _group(name: str, tensors: Sequence[TensorSpec], layers: tuple[int, ...], *,
                 numel=rows * row_numel,
                 offset=offset,
                 granularity=row_numel,
-                dims=(0,),
+                dims=(dim,),
                 local_units=(0, _rows_per_rank(rows, chunk)),
             )
         )
@@ -179,6 +221,7 @@ def _group(name: str, tensors: Sequence[TensorSpec], layers: tuple[int, ...], *,
     numel = sum(tensor.numel for tensor in sharded)
     return ShardGroup(
         name=name,
+        experts=experts,
         count=len(layers) or 1,
         layers=layers,
         shard_numel=offset,

@@ -95,7 +95,7 @@ def problem_of(plan: Plan, *, profile: Profile | None = None) -> Problem:
     if given != plan.inputs.profile:
         made = "without a profile" if plan.inputs.profile is None else f"with the profile {plan.inputs.profile[:12]}"
         raise ProfileError(f"the plan was made {made}, given is {given[:12] if given else 'none'}", where="--profile")
-    return Problem(model=plan.model, cluster=plan.cluster, workload=plan.workload, profile=profile)
+    return Problem(model=plan.model, cluster=plan.cluster, workload=plan.workload, profile=profile, stack=plan.stack)
 
 
 def _why_not(problem: Problem, plan: Plan, pins: dict[str, PinValue]) -> Comparison:
@@ -140,7 +140,7 @@ def _stage_loads(problem: Problem, plan: Plan) -> tuple[StageLoad, ...]:
     return tuple(
         StageLoad(
             stage=memory.stage,
-            num_layers=cuts[memory.stage + 1] - cuts[memory.stage],
+            num_layers=sum(chunk.num_layers for chunk in plan.stages[memory.stage].chunks),
             micro_batch_seconds=float(seconds[memory.stage]),
             memory_bytes=memory.total_bytes,
             headroom_bytes=limit - memory.total_bytes,

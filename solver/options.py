@@ -12,17 +12,20 @@ from typing import Any, get_args
 import numpy as np
 
 from autoplan.errors import ConfigurationError
-from autoplan.spec import Configuration, Recompute, Schedule
+from autoplan.spec import Configuration, CpMethod, Recompute, Schedule
 from autoplan.spec.value import LARGEST_SIZE, NonNegative, Positive, value
 
 PinValue = int | str | bool
 
 CHOICES: dict[str, tuple[PinValue, ...]] = {
+    "cp_method": get_args(CpMethod),
     "sequence_parallel": (False, True),
     "zero_stage": (0, 1, 2, 3),
     "schedule": get_args(Schedule),
     "recompute": get_args(Recompute),
 }
+SEARCHED: tuple[Schedule, ...] = ("gpipe", "1f1b")
+"""The schedules that are searched; the others are estimated one configuration at a time."""
 NAMES = tuple(item.name for item in fields(Configuration))
 OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "==": np.equal,
@@ -52,7 +55,7 @@ class SearchOptions:
 
     def __post_init__(self) -> None:
         for name, pinned in self.fix.items():
-            check_value(name, pinned, where=f"--fix {name}={write_value(pinned)}")
+            check_pin(name, pinned, where=f"--fix {name}={write_value(pinned)}")
         for condition in self.forbid:
             Condition.parse(condition)
         if self.top < 0:
@@ -79,7 +82,7 @@ class Condition:
                 "not a condition: write NAME OPERATOR VALUE, such as tp>8 or recompute==full", where=where
             )
         name, operator, operand = match.groups()
-        if name in {"schedule", "recompute", "sequence_parallel"} and operator not in {"==", "!="}:
+        if name in {"schedule", "recompute", "sequence_parallel", "cp_method"} and operator not in {"==", "!="}:
             raise ConfigurationError(f"{name} has no order: use == or !=", where=where)
         return cls(name=name, operator=operator, operand=parse_value(name, operand, where=where))
 
@@ -99,6 +102,7 @@ def parse_fix(items: Sequence[str], *, flag: str = "--fix") -> dict[str, PinValu
         if name in pins:
             raise ConfigurationError(f"{name} is pinned twice", where=where)
         pins[name] = parse_value(name, text, where=where)
+        check_pin(name, pins[name], where=where)
     return pins
 
 
@@ -113,14 +117,23 @@ def parse_value(name: str, text: str, *, where: str) -> PinValue:
     return parsed
 
 
+def check_pin(name: str, pinned: PinValue, *, where: str) -> None:
+    """Raise ConfigurationError unless `pinned` is a value of the field `name` that the search has."""
+    check_value(name, pinned, where=where)
+    if name == "schedule" and pinned not in SEARCHED:
+        message = f"the search has {' and '.join(SEARCHED)}; `autoplan estimate` takes {pinned}"
+        raise ConfigurationError(message, where=where)
+
+
 def check_value(name: str, pinned: PinValue, *, where: str) -> None:
     """Raise ConfigurationError unless `pinned` is a value that the field `name` can have."""
     if name not in NAMES:
         raise ConfigurationError(f"{name} is not a choice of a plan; the choices are {', '.join(NAMES)}", where=where)
     choices = CHOICES.get(name)
     if choices is None:
-        if type(pinned) is not int or pinned < 1:
-            raise ConfigurationError(f"{name} is a whole number of 1 or more", where=where)
+        least = 0 if name == "recompute_layers" else 1
+        if type(pinned) is not int or pinned < least:
+            raise ConfigurationError(f"{name} is a whole number of {least} or more", where=where)
         if pinned > LARGEST_SIZE:
             raise ConfigurationError(f"{name} is at most {LARGEST_SIZE}", where=where)
     elif not any(type(pinned) is type(choice) and pinned == choice for choice in choices):

@@ -5,8 +5,9 @@ The space is the product of
 - degrees (dp_replicate, dp_shard, cp, tp, pp) whose product is the number of devices,
 - sequence_parallel, zero_stage, micro_batch (divisors of the global batch), recompute, schedule,
 
-filtered by `autoplan.spec.rules`, by the pins and by the forbidden regions. Two entries that would run the
-same are one: with one stage or one micro-batch the schedules coincide, and 1f1b stands for both.
+filtered by `autoplan.spec.rules`, by the pins and by the forbidden regions; every other choice is at its default unless
+it is pinned. Two entries that would run the same are one: with one stage or one micro-batch the schedules coincide, and
+1f1b stands for both.
 """
 
 from collections.abc import Sequence
@@ -16,14 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from autoplan.spec import Problem
+from autoplan.spec import Configuration, Problem
 from autoplan.spec.problem import num_microbatches
 from autoplan.spec.rules import holds
 from costmodels.batch import Batch, Bools, Ints, even_cuts
-from solver.options import CHOICES, Condition, SearchOptions
+from solver.options import CHOICES, SEARCHED, Condition, SearchOptions
 
 _CHOSEN = ("sequence_parallel", "zero_stage", "micro_batch", "schedule", "recompute")
-_ALONE = ("ep", "etp", "virtual_stages")
+_DEFAULT = Configuration()
+_ALONE = ("cp_method", "ep", "etp", "virtual_stages", "recompute_layers")
 
 
 def enumerate_space(problem: Problem, options: SearchOptions) -> Batch:
@@ -51,17 +53,19 @@ def divisors(number: int) -> list[int]:
 
 
 def _choices(problem: Problem, options: SearchOptions) -> dict[str, Sequence[Any]]:
-    axes: dict[str, Sequence[Any]] = dict(CHOICES)
+    axes: dict[str, Sequence[Any]] = {name: CHOICES[name] for name in _CHOSEN if name in CHOICES}
+    axes["schedule"] = SEARCHED
     axes["micro_batch"] = divisors(problem.workload.global_batch)
-    axes |= dict.fromkeys(_ALONE, (1,))
+    axes |= {name: (getattr(_DEFAULT, name),) for name in _ALONE}
     return axes | {name: (options.fix[name],) for name in axes if name in options.fix}
 
 
 def plainest(problem: Problem, options: SearchOptions) -> Batch:
     """Return every tuple of degrees, valid or not, with the plainest choices that the pins leave it.
 
-    Plain means no sequence parallelism, one sequence a micro-batch and a zero stage that suits dp_shard: no rule
-    asks for less of a tuple, so one that breaks a rule here breaks it with any other choices too.
+    Plain means no sequence parallelism, one sequence a micro-batch, a zero stage that suits dp_shard, and recompute
+    where layers to recompute are pinned: no rule asks for less of a tuple, so one that breaks a rule here breaks it
+    with any other choices too.
     """
     devices = problem.cluster.num_devices
     every = divisors(devices)
@@ -78,8 +82,9 @@ def plainest(problem: Problem, options: SearchOptions) -> Batch:
         "sequence_parallel": np.zeros(size, dtype=np.bool_),
         "zero_stage": np.minimum(dp_shard - 1, 1),
         "schedule": np.full(size, "gpipe"),
-        "recompute": np.full(size, "none"),
-        **dict.fromkeys(("ep", "etp", "virtual_stages", "micro_batch"), ones),
+        "recompute": np.full(size, "full" if options.fix.get("recompute_layers") else "none"),
+        "micro_batch": ones,
+        **{name: np.full(size, getattr(_DEFAULT, name)) for name in _ALONE},
     }
     columns |= {name: np.full(size, pinned) for name, pinned in options.fix.items()}
     return _batch(columns | {"cp": cp})

@@ -45,6 +45,7 @@ def search(request: dict[str, Any], answers: BinaryIO) -> dict[str, Any]:
             problem.model,
             cluster=problem.cluster,
             profile=problem.profile,
+            stack=problem.stack,
             **to_jsonable(problem.workload),
             options=options,
             on_progress=report,

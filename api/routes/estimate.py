@@ -27,6 +27,7 @@ def create_estimate(body: EstimateRequest, database: DatabaseDep) -> Response:
         problem.model,
         cluster=problem.cluster,
         profile=problem.profile,
+        stack=problem.stack,
         configuration=configuration,
         **to_jsonable(problem.workload),
     )

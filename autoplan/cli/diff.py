@@ -35,7 +35,7 @@ def command(
 def compare(a: "Plan", b: "Plan") -> dict[str, Any]:
     """Return what differs as pairs [a's, b's].
 
-    ``same`` is whether the ids are equal. ``inputs`` and ``configuration`` hold the fields that differ;
+    ``same`` is whether the ids are equal. ``inputs``, ``stack`` and ``configuration`` hold the fields that differ;
     ``layers_per_stage``, ``step_seconds`` (the total and every term of the breakdown) and ``peak_memory_bytes``
     are always there.
     """
@@ -44,6 +44,7 @@ def compare(a: "Plan", b: "Plan") -> dict[str, Any]:
         "ids": [a.id, b.id],
         "same": a.id == b.id,
         "inputs": _differing(a.inputs, b.inputs),
+        "stack": _differing(a.stack, b.stack),
         "configuration": _differing(a.configuration, b.configuration),
         "layers_per_stage": [_layers_per_stage(a), _layers_per_stage(b)],
         "step_seconds": {
@@ -79,8 +80,9 @@ def _render(a: "Plan", b: "Plan", difference: dict[str, Any]) -> None:
         table.add_row(name, _describe_input(a, name), _describe_input(b, name))
     for name, pair in _differing(a.workload, b.workload).items():
         table.add_row(f"  {name}", *map(str, pair))
-    for name, pair in difference["configuration"].items():
-        table.add_row(name, *map(_word, pair))
+    for part in ("stack", "configuration"):
+        for name, pair in difference[part].items():
+            table.add_row(f"stack, {name}" if part == "stack" else name, *map(_word, pair))
     table.add_row("layers per stage", *(" ".join(map(str, layers)) for layers in difference["layers_per_stage"]))
     for term, seconds in difference["step_seconds"].items():
         if max(seconds) >= least:

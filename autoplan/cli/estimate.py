@@ -13,9 +13,10 @@ from autoplan.cli.options import (
     PrecisionOption,
     ProfileOption,
     SeqLenOption,
+    StackOption,
 )
 from autoplan.cli.output import console
-from autoplan.spec import Configuration, Recompute, Schedule
+from autoplan.spec import Configuration, CpMethod, Recompute, Schedule
 
 EXAMPLE = (
     "autoplan estimate llama-3-8b --cluster h100-80g-sxm:2x8 --global-batch 128 --seq-len 8192 "
@@ -32,9 +33,11 @@ def command(
     profile: ProfileOption = None,
     optimizer: OptimizerOption = "adamw",
     precision: PrecisionOption = "bf16",
+    stack: StackOption = "autoplan",
     dp_replicate: Annotated[int, typer.Option(min=1, help="Replicas of the whole shard group.")] = 1,
     dp_shard: Annotated[int, typer.Option(min=1, help="Ranks that shard states between them.")] = 1,
     cp: Annotated[int, typer.Option(min=1, help="Context-parallel degree.")] = 1,
+    cp_method: Annotated[CpMethod, typer.Option(help="How context-parallel ranks exchange.")] = "allgather",
     tp: Annotated[int, typer.Option(min=1, help="Tensor-parallel degree.")] = 1,
     pp: Annotated[int, typer.Option(min=1, help="Pipeline stages.")] = 1,
     ep: Annotated[int, typer.Option(min=1, help="Expert-parallel degree.")] = 1,
@@ -49,9 +52,12 @@ def command(
     schedule: Annotated[Schedule, typer.Option(help="Order of micro-batches in the pipeline.")] = "1f1b",
     virtual_stages: Annotated[int, typer.Option(min=1, help="Chunks per pipeline rank.")] = 1,
     recompute: Annotated[Recompute, typer.Option(help="What the backward pass computes again.")] = "none",
+    recompute_layers: Annotated[
+        int, typer.Option(min=0, help="Layers that compute it again, spread evenly; 0 means all.")
+    ] = 0,
     cuts: Annotated[
         str | None,
-        typer.Option("--cuts", metavar="0,…,LAYERS", help="Layer boundaries of the stages; even ones when absent."),
+        typer.Option("--cuts", metavar="0,…,LAYERS", help="Layer boundaries of all chunks; even ones when absent."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -70,6 +76,7 @@ def command(
         "dp_replicate": dp_replicate,
         "dp_shard": dp_shard,
         "cp": cp,
+        "cp_method": cp_method,
         "tp": tp,
         "pp": pp,
         "ep": ep,
@@ -80,6 +87,7 @@ def command(
         "schedule": schedule,
         "virtual_stages": virtual_stages,
         "recompute": recompute,
+        "recompute_layers": recompute_layers,
     }
     configuration = from_jsonable(Configuration, chosen, where="options", error=ConfigurationError)
     estimate = planner.estimate(
@@ -92,6 +100,7 @@ def command(
         optimizer=optimizer,
         precision=precision,
         profile=profile,
+        stack=stack,
     )
     if as_json:
         typer.echo(to_json(estimate))

@@ -33,6 +33,14 @@ GlobalBatchOption = Annotated[int, typer.Option("--global-batch", min=1, help="S
 SeqLenOption = Annotated[int, typer.Option("--seq-len", min=1, help="Tokens per sequence.")]
 OptimizerOption = Annotated[OptimizerKind, typer.Option("--optimizer", help="The optimizer.")]
 PrecisionOption = Annotated[PrecisionKind, typer.Option("--precision", help="Element type of the matrix products.")]
+StackOption = Annotated[
+    str,
+    typer.Option(
+        "--stack",
+        metavar="STACK",
+        help="The software whose speed is predicted: ours, a preset such as megatron, or a file.",
+    ),
+]
 OutOption = Annotated[
     Path | None, typer.Option("--out", metavar="FILE", help="Also write the result here.", show_default=False)
 ]

@@ -14,6 +14,7 @@ from autoplan.cli.options import (
     PrecisionOption,
     ProfileOption,
     SeqLenOption,
+    StackOption,
 )
 from autoplan.cli.output import console, say, search_progress, write_text
 from autoplan.spec import OptimizerKind
@@ -33,6 +34,7 @@ def command(
     profile: ProfileOption = None,
     optimizer: OptimizerOption = "adamw",
     precision: PrecisionOption = "bf16",
+    stack: StackOption = "autoplan",
     fix: Annotated[
         list[str] | None,
         typer.Option("--fix", metavar="NAME=VALUE", help="Only configurations with this value; may be repeated."),
@@ -82,6 +84,7 @@ def command(
             optimizer=optimizer,
             precision=precision,
             profile=profile,
+            stack=stack,
             options=options,
             optimizer_plan=_optimizer_plan(optimizer, lr, warmup_steps),
             on_progress=show,

@@ -6,7 +6,7 @@ from dataclasses import fields
 from textwrap import fill
 from typing import TYPE_CHECKING
 
-from autoplan.spec import Configuration, Estimate, Plan
+from autoplan.spec import AUTOPLAN, Configuration, Estimate, Plan
 from autoplan.spec.estimate import StageMemory
 from autoplan.spec.tensors import num_parameters
 from autoplan.units import format_bytes, format_count, format_seconds
@@ -38,7 +38,7 @@ def render_plan(plan: Plan, out: "Console") -> None:
     out.print(
         f"[bold]{model.name}[/bold] ({format_count(num_parameters(model))} parameters) on {plan.cluster.name} "
         f"({plan.cluster.num_devices} devices), {workload.global_batch} x {workload.seq_len} tokens a step, "
-        f"{workload.optimizer}, {workload.precision}"
+        f"{workload.optimizer}, {workload.precision}" + (f", stack {plan.stack.name}" if plan.stack != AUTOPLAN else "")
     )
     out.print(f"[bold]{describe_configuration(plan.configuration)}[/bold]")
     count = plan.schedule.num_microbatches
