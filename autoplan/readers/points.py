@@ -11,7 +11,8 @@ from autoplan.errors import DataError
 from autoplan.readers.documents import read_text
 from autoplan.readers.notices import notice
 from autoplan.readers.run_models import CannotModel
-from autoplan.readers.runs import NARROW, Problems, Run, read_run
+from autoplan.readers.run_stacks import NARROW
+from autoplan.readers.runs import Problems, Run, read_run
 from autoplan.readers.table import Row, parse_table
 from autoplan.spec import Configuration, LatentAttention, Mamba2, Moe, Problem
 

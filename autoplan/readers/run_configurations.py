@@ -95,9 +95,6 @@ def read_configurations(
         for (schedule, virtual_stages), (zero_stage, dp_shard), (recompute, recompute_layers), micro_batch in product(
             schedules, shardings, recomputes, micro_batches
         )
-        if len(schedules) == 1
-        or schedule != "interleaved"
-        or global_batch // (degrees.dp * micro_batch) % degrees.pp == 0  # Megatron's condition
     )
     blank = {
         "schedule": len({schedule for schedule, _ in schedules}),

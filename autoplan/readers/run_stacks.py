@@ -13,7 +13,9 @@ from autoplan.readers.table import Row
 from autoplan.spec import Stack
 from autoplan.spec.stack import AttentionKernel, Redone
 
+TITAN_DETAILS, TITAN_RECIPES = ("op-sac", "every-kth-block"), ("tensorwise", "rowwise")
 FP8_RECIPES = ("mx", "current-scaling", "hybrid", "delayed", "blockwise", "nvfp4")  # Transformer Engine's
+NARROW = ("fp8", "mxfp8", "nvfp4")
 MEGATRON = ("megatron", "nemo", "megatron-classic")
 NAMES = {
     "torchtune": "torchtune",
@@ -25,6 +27,7 @@ NAMES = {
     "mcore": "megatron",
     "moe-folding": "megatron",
     "simumax": "megatron",
+    "primus": "megatron",
     "fsdp": "fsdp",
     "foundry": "fsdp",
     "deepspeed": "deepspeed",
@@ -70,7 +73,7 @@ def read_stack(row: Row, framework: Stack, *, recent: bool, assumptions: list[st
     fused = row.flag("fused_rmsnorm")
     if fused is not None:
         changes["fused_norms"] = fused
-    if row.flag("compile"):
+    if _is_compiled(row, framework, assumptions):
         changes |= {"pointwise": "compiled", "fused_norms": True}
     if row.count("zero_stage") == 3 and framework.data_parallel == "ddp":
         changes["data_parallel"] = "fsdp"
@@ -78,11 +81,23 @@ def read_stack(row: Row, framework: Stack, *, recent: bool, assumptions: list[st
     return replace(framework, **changes)
 
 
+def _is_compiled(row: Row, framework: Stack, assumptions: list[str]) -> bool:
+    """Return whether a compiler joins kernels: torchtitan's fp8 and tensor-parallel overlap are the compiler's work."""
+    flag = row.flag("compile")
+    if flag is None and framework.name == "torchtitan":
+        flag = row.text("precision") in NARROW or row.flag("overlap_tp") is not None
+        assumptions.append(f"compile {str(flag).lower()}")
+    return bool(flag)
+
+
 def _settled(row: Row, *, recent: bool) -> str | None:
     """Return the framework where the settings leave no doubt."""
     if row.text("mp_mode"):
         return "fsdp"  # Composer's word
-    if row.text("recompute_detail") in ("op-sac", "every-kth-block") or row.text("fp8_recipe") == "tensorwise":
+    if row.text("recompute_detail") in ("op-sac", "every-kth-block") or row.text("fp8_recipe") in (
+        "tensorwise",
+        "rowwise",
+    ):
         return "torchtitan"
     if not recent and (row.text("attention") == "megatron-fused" or row.text("precision") == "fp16"):
         return "megatron-classic"
@@ -99,8 +114,8 @@ def _named(row: Row) -> str | None:
 def _guessed(row: Row, *, recent: bool) -> str:
     """Return the likeliest framework: by sharding, then by the device's years."""
     degrees = [row.count(column) or 1 for column in ("tp", "pp", "cp", "ep")]
-    stage = row.count("zero_stage")
-    if stage == 3:
+    stage, narrow = row.count("zero_stage"), row.text("precision") in NARROW
+    if stage == 3 and not (narrow and row.flag("compile") is None):
         return "torchtitan" if max(degrees) > 1 or row.flag("compile") else "fsdp"
     if max(degrees) == 1 and (row.count("n_gpus") == 1 or row.flag("compile")):
         return "torchtitan" if row.flag("compile") else "fsdp"
@@ -108,8 +123,8 @@ def _guessed(row: Row, *, recent: bool) -> str:
     hybrid = stage == 1 and plain and not recent and row.flag("overlap_dp")
     if hybrid or (stage == 2 and max(degrees) == 1):
         return "deepspeed"
-    if row.text("precision") in ("fp8", "mxfp8", "nvfp4"):
-        return "nemo"
+    if narrow or row.flag("cuda_graph") is not None or row.flag("moe_forced_balance"):
+        return "nemo"  # what its performance recipes tell of
     return "megatron" if recent or row.count("n_experts") else "megatron-classic"
 
 

@@ -1,22 +1,24 @@
 """One row of the table of published runs as a problem and the configurations it may have run, or why not."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
 from typing import Any
 
-from autoplan.errors import ModelError
-from autoplan.readers.clusters import build_group, with_network
-from autoplan.readers.devices import device_preset, device_presets
+from autoplan.errors import ClusterError, ModelError
+from autoplan.readers.clusters import with_network
+from autoplan.readers.devices import DevicePreset, nearest_device
 from autoplan.readers.run_configurations import read_configurations
 from autoplan.readers.run_models import CannotModel, needed, read_model
-from autoplan.readers.run_stacks import read_framework, read_stack
+from autoplan.readers.run_stacks import NARROW, read_framework, read_stack
 from autoplan.readers.table import Row
 from autoplan.spec import Cluster, Configuration, NodeGroup, PrecisionKind, Problem, Workload
+from autoplan.spec.rules import broken
 
 Problems = dict[tuple[Any, ...], Problem]
 
 # What a network carries of its line rate (calculon-ai/calculon systems/a100_80g.json).
 NETWORK_EFFICIENCY = 0.9
+LARGEST_HOST = 8  # devices of one host; what joins more is a rack
 PRECISIONS: dict[str, PrecisionKind] = {
     "bf16": "bf16",
     "bfloat16": "bf16",
@@ -30,7 +32,13 @@ PRECISIONS: dict[str, PrecisionKind] = {
     "nvfp4": "nvfp4",
     "fp4": "nvfp4",
 }
-NARROW = ("fp8", "mxfp8", "nvfp4")
+# What gives way, in this order, where a row's settings contradict a rule.
+MENDS: tuple[dict[str, Any], ...] = (
+    {"sequence_parallel": False},
+    {"cp_method": "allgather"},
+    {"ep": 1, "etp": 1},
+    {"schedule": "1f1b", "virtual_stages": 1},
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,10 +87,28 @@ def read_run(row: Row, problems: Problems) -> Run:
         problems[key] = Problem(model=model, cluster=cluster, workload=workload, stack=stack)
     return Run(
         problem=problems[key],
-        configurations=choices.configurations,
+        configurations=_keep_valid(problems[key], choices.configurations, assumptions),
         open=choices.open,
         assumptions=tuple(assumptions),
     )
+
+
+def _keep_valid(
+    problem: Problem, configurations: tuple[Configuration, ...], assumptions: list[str]
+) -> tuple[Configuration, ...]:
+    """Return the candidates that keep the rules; where none does, the likeliest with what breaks one given up."""
+    valid = tuple(each for each in configurations if not broken(problem, each, kind="valid"))
+    if valid:
+        return valid
+    mended = configurations[0]
+    for changes in MENDS:
+        reasons = broken(problem, mended, kind="valid")
+        changed = replace(mended, **changes)
+        if len(broken(problem, changed, kind="valid")) < len(reasons):
+            given_up = ", ".join(f"{name} {value}" for name, value in changes.items())
+            assumptions.append(f"{given_up}, since {reasons[0]}")
+            mended = changed
+    return (mended,)
 
 
 def _read_precision(row: Row, *, recent: bool, assumptions: list[str]) -> PrecisionKind:
@@ -101,19 +127,36 @@ def _read_group(row: Row, assumptions: list[str]) -> NodeGroup:
     Of an NVLink domain, runs use the largest number of whole hosts that divides the run's devices; hosts that are
     not full have equally many devices each.
     """
-    slug, num_gpus = row.text("gpu"), needed(row, "n_gpus")
-    if slug not in device_presets():
-        raise CannotModel(f"gpu {slug or 'unknown'}: there is no preset of it")
+    num_gpus = needed(row, "n_gpus")
+    preset = _read_device(row, assumptions)
     host = row.count("gpus_per_node")
     if not host:
-        host = min(device_preset(slug).devices_per_node, 8)
+        host = min(preset.devices_per_node, LARGEST_HOST)
         assumptions.append(f"gpus_per_node {host}")
     host = min(host, num_gpus)
     if num_gpus % host:
         assumptions.append(f"gpus_per_node {gcd(num_gpus, host)} instead of {host}, to divide n_gpus {num_gpus}")
         host = gcd(num_gpus, host)
-    domain = min(max(row.count("nvlink_domain") or host, host), num_gpus)
+    joined = preset.devices_per_node if preset.devices_per_node > LARGEST_HOST else host
+    domain = min(max(row.count("nvlink_domain") or joined, host), num_gpus)
     per_node = max(size for size in range(host, domain + 1, host) if num_gpus % size == 0)
-    group = build_group(slug, num_nodes=num_gpus // per_node, devices_per_node=per_node)
+    group = NodeGroup(
+        device=preset.device,
+        num_nodes=num_gpus // per_node,
+        devices_per_node=per_node,
+        intra_node=preset.intra_node,
+        inter_node=preset.inter_node,
+    )
     rate = row.number("inter_gbit_per_s_per_gpu")
     return with_network(group, bytes_per_second=rate * 1e9 / 8 * NETWORK_EFFICIENCY) if rate else group
+
+
+def _read_device(row: Row, assumptions: list[str]) -> DevicePreset:
+    """Return the device, or the one that comes closest to a name that is not known."""
+    try:
+        preset, note = nearest_device(row.text("gpu"))
+    except ClusterError:
+        raise CannotModel(f"gpu {row.text('gpu') or 'unknown'}: no preset is like it") from None
+    if note:
+        assumptions.append(note)
+    return preset

@@ -1,0 +1,56 @@
+import pytest
+
+from autoplan.errors import InputError
+from autoplan.readers.stacks import load_stack, stack_presets
+from autoplan.spec import AUTOPLAN
+from autoplan.spec.codec import to_json
+
+
+def test_every_preset_is_read_by_its_name():
+    assert set(stack_presets()) == {
+        "autoplan",
+        "deepspeed",
+        "fsdp",
+        "megatron",
+        "megatron-classic",
+        "nemo",
+        "torchtitan",
+        "torchtune",
+    }
+    for name in stack_presets():
+        assert load_stack(name).name == name
+    assert load_stack("autoplan") is AUTOPLAN
+
+
+def test_mixed_precision_states_have_their_bytes():
+    def states(name):
+        stack = load_stack(name)
+        return stack.weight_bytes + stack.master_bytes + stack.gradient_bytes + stack.moment_bytes
+
+    assert {name: states(name) for name in stack_presets()} == {
+        "autoplan": 16,
+        "deepspeed": 16,
+        "fsdp": 16,
+        "megatron": 18,
+        "megatron-classic": 18,
+        "nemo": 16,
+        "torchtitan": 16,
+        "torchtune": 8,
+    }
+
+
+def test_a_stack_of_ones_own_is_a_file(tmp_path):
+    path = tmp_path / "ours.json"
+    path.write_text(to_json(load_stack("nemo")), encoding="utf-8")
+    assert load_stack(path) == load_stack(str(path)) == load_stack("nemo")
+
+
+def test_errors_name_what_is_wrong(tmp_path):
+    with pytest.raises(InputError, match=r"stack: unknown stack 'megatro'\. did you mean megatron"):
+        load_stack("megatro")
+    path = tmp_path / "ours.json"
+    with pytest.raises(InputError, match=r"ours\.json: no such file"):
+        load_stack(path)
+    path.write_text('{"name": "ours", "pointwise": "quick"}', encoding="utf-8")
+    with pytest.raises(InputError, match=r"ours\.json: pointwise"):
+        load_stack(path)
