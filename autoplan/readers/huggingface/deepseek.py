@@ -120,7 +120,6 @@ def _read_sparse_layers(version: Version, fields: Fields, *, num_layers: int) ->
 def _read_experts(version: Version, fields: Fields, *, activation: Activation) -> Moe:
     num_experts = fields.count("n_routed_experts")
     width = fields.count("moe_intermediate_size")
-    num_shared = fields.whole("n_shared_experts", 0)
     method = fields.text("topk_method", version.method)
     if method not in _METHODS:
         raise fields.problem("topk_method", f"unknown method {method!r}; known: {', '.join(_METHODS)}")
@@ -128,17 +127,24 @@ def _read_experts(version: Version, fields: Fields, *, activation: Activation) -
     if router not in _ROUTERS:
         raise fields.problem("scoring_func", f"unknown function {router!r}; known: {', '.join(_ROUTERS)}")
     groups = _read_groups(fields, num_experts=num_experts)
-    shared = Mlp(width=fields.product("n_shared_experts", num_shared, width), gated=True, activation=activation)
     return make_moe(
         fields,
         num_experts=num_experts,
         top_k="num_experts_per_tok",
         expert=Mlp(width=width, gated=True, activation=activation),
-        shared=shared if num_shared else None,
+        shared=_read_shared(fields, width=width, activation=activation),
         router="sigmoid" if router == "sigmoid" else "softmax",
         correction_bias=method == _BIASED,
         groups=(1, 1) if method == _GREEDY else groups,
     )
+
+
+def _read_shared(fields: Fields, *, width: int, activation: Activation) -> Mlp | None:
+    """Return all shared experts as the one wide MLP that the class builds of them."""
+    num_shared = fields.whole("n_shared_experts", 0)
+    if not num_shared:
+        return None
+    return Mlp(width=fields.product("n_shared_experts", num_shared, width), gated=True, activation=activation)
 
 
 def _read_groups(fields: Fields, *, num_experts: int) -> tuple[int, int]:

@@ -35,22 +35,23 @@ def read_rope(
         section, local = section.mapping("full_attention") or section, section.mapping("sliding_attention")
     scaling = section or fields.mapping("rope_scaling")
     if local_theta is not None:
-        local_theta = _number(fields, local, ("rope_theta", "rope_local_base_freq"), local_theta)
+        local_theta = _number(fields, local, "rope_theta", local_theta, older=("rope_local_base_freq",))
     if fraction is not None:
-        fraction = _number(fields, section, ("partial_rotary_factor", "rotary_pct"), fraction)
+        older = ("partial_rotary_factor", "rotary_pct")
+        fraction = _number(fields, section, "partial_rotary_factor", fraction, older=older)
     return Rope(
-        theta=_number(fields, section, ("rope_theta", "rotary_emb_base"), theta),
+        theta=_number(fields, section, "rope_theta", theta, older=("rope_theta", "rotary_emb_base")),
         fraction=_checked(fields, 1.0 if fraction is None else fraction, head_dim=head_dim),
         scaling=_read_scaling(scaling),
         local_theta=local_theta,
     )
 
 
-def _number(fields: Fields, section: Fields | None, names: tuple[str, str], default: float) -> float:
-    """Return a number from the newer section under the first name, else from the file under either."""
-    if section is not None and section.says(names[0]):
-        return section.positive(names[0], default)
-    return fields.positive(fields.spelling(*names), default)
+def _number(fields: Fields, section: Fields | None, name: str, default: float, *, older: tuple[str, ...]) -> float:
+    """Return a number of the newer section, else what the file gives under one of the older names."""
+    if section is not None and section.says(name):
+        return section.positive(name, default)
+    return fields.positive(fields.spelling(*older), default)
 
 
 def _checked(fields: Fields, fraction: float, *, head_dim: int) -> float:

@@ -75,7 +75,6 @@ def test_a_value_of_the_wrong_kind_is_named(field, bad):
         ("llama", {"num_key_value_heads": 64}, "num_key_value_heads"),
         ("llama", {"head_dim": 63}, "head_dim"),
         ("llama", {"num_hidden_layers": 10_001}, "num_hidden_layers"),
-        ("stablelm", {"use_parallel_residual": True}, "use_parallel_residual"),
         ("stablelm", {"qk_layernorm": True}, "qk_layernorm"),
         ("stablelm", {"partial_rotary_factor": 1.5}, "head_dim"),
         ("qwen2", {"use_mrope": True}, "use_mrope"),
@@ -125,8 +124,8 @@ def test_biases_by_family():
 
 
 def test_norms_by_family():
-    assert mixer("qwen3").qk_norm
-    assert not mixer("qwen2").qk_norm
+    assert mixer("qwen3").qk_norm == "head"
+    assert mixer("qwen2").qk_norm == "none"
     assert (read("llama").norm.kind, read("llama").norm.bias, read("llama").norm.eps) == ("rmsnorm", False, 1e-5)
     assert (read("stablelm").norm.kind, read("stablelm").norm.bias) == ("layernorm", True)
     assert read("llama", without=["rms_norm_eps"]).norm.eps == 1e-6

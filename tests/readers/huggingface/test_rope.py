@@ -2,6 +2,7 @@ import pytest
 
 from autoplan.errors import ModelError
 from autoplan.spec import Rope, RopeScaling
+from tests.readers.huggingface import files
 from tests.readers.huggingface.test_llama_like import read
 
 LLAMA3 = {
@@ -51,6 +52,38 @@ def test_partial_rotation_belongs_to_families_that_have_it():
     assert read("phi3").rope.fraction == 1.0
     section = {"partial_rotary_factor": 0.5, "rope_theta": 1e4}
     assert read("phi3", rope_parameters=section).rope.fraction == 0.5
+
+
+def test_gpt_neox_has_names_of_its_own():
+    assert files.read("gpt-neox-20b").rope == Rope(theta=10_000.0, fraction=0.25)
+    assert files.read("gpt-neox-20b", rotary_pct=0.5, rotary_emb_base=7e5).rope == Rope(theta=7e5, fraction=0.5)
+
+
+def test_yarn_keeps_its_numbers():
+    scaling = files.read("deepseek-v3").rope.scaling
+    assert (scaling.kind, scaling.parameters["factor"], scaling.parameters["mscale_all_dim"]) == ("yarn", 40.0, 1.0)
+    assert files.read("gpt-oss-120b").rope.scaling.parameters == {
+        "beta_fast": 32.0,
+        "beta_slow": 1.0,
+        "factor": 32.0,
+        "original_max_position_embeddings": 4096.0,
+    }
+
+
+def test_windowed_layers_of_gemma_3_turn_otherwise():
+    def rope(**changes):
+        return files.read_gemma_3(**changes).rope
+
+    assert rope(without=["rope_theta"]) == Rope(theta=1e6, local_theta=1e4)
+    assert rope(rope_theta=5e5, rope_local_base_freq=2e4) == Rope(theta=5e5, local_theta=2e4)
+    linear = {"rope_type": "linear", "factor": 8.0}
+    newer = {
+        "full_attention": {"rope_theta": 1e6, **linear},
+        "sliding_attention": {"rope_theta": 3e4, "rope_type": "default"},
+    }
+    scaling = RopeScaling(kind="linear", parameters={"factor": 8.0})
+    assert rope(without=["rope_theta"], rope_parameters=newer) == Rope(theta=1e6, local_theta=3e4, scaling=scaling)
+    assert rope(without=["rope_theta"], rope_scaling=linear) == Rope(theta=1e6, local_theta=1e4, scaling=scaling)
 
 
 @pytest.mark.parametrize("field", ["factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"])

@@ -3,7 +3,8 @@ import warnings
 import pytest
 
 from autoplan.readers import ReaderWarning
-from tests.readers.huggingface.test_llama_like import FILES, read
+from tests.readers.huggingface import files
+from tests.readers.huggingface.test_llama_like import read
 
 
 @pytest.mark.parametrize(
@@ -61,6 +62,8 @@ def test_a_key_that_looks_structural_is_named(key, on):
         ("is_llama_config", True),
         ("cross_attention_hidden_size", None),
         ("chunk_size_feed_forward", 0),
+        ("router_aux_loss_coef", 0.001),
+        ("moe_jitter_eps", 0.01),
     ],
 )
 def test_a_key_that_is_harmless_or_off_is_silent(key, off):
@@ -69,11 +72,43 @@ def test_a_key_that_is_harmless_or_off_is_silent(key, off):
         read("llama", **{key: off})
 
 
-@pytest.mark.parametrize("model_type", FILES)
-def test_a_family_reads_all_structural_keys_of_its_own_file(model_type):
+@pytest.mark.parametrize("slug", sorted(path.stem for path in files.CONFIGS.glob("*.json")))
+def test_a_family_reads_all_structural_keys_of_its_own_file(slug):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        read(model_type)
+        files.read(slug)
+
+
+@pytest.mark.parametrize(
+    ("slug", "section", "key"),
+    [
+        ("mpt-7b", "attn_config", "sliding_window_size"),
+        ("dbrx", "ffn_config", "moe_capacity_factor"),
+        ("llama-4-scout", "text_config", "kv_lora_rank"),
+    ],
+)
+def test_a_structural_key_of_a_section_is_named_with_it(slug, section, key):
+    with pytest.warns(ReaderWarning, match=rf"looks structural.*: {section}\.{key}$"):
+        files.read(slug, **{section: {key: 64}})
+
+
+def test_the_vision_part_is_named():
+    with pytest.warns(ReaderWarning, match=r"left out: vision_config$"):
+        model = files.read("llama-4-scout", vision_config={"hidden_size": 1408})
+    assert model == files.read("llama-4-scout")
+
+
+@pytest.mark.parametrize(
+    ("slug", "changes"),
+    [
+        ("deepseek-v3", {"model_type": "kimi_k2"}),
+        ("qwen3-8b", {"model_type": "gemma3_text", "architectures": ["Gemma3ForCausalLM"]}),
+    ],
+)
+def test_a_family_may_name_the_class_of_another(slug, changes):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        files.read(slug, without=["max_window_layers", "use_sliding_window"], **changes)
 
 
 def test_the_architecture_of_another_family_is_named():

@@ -1,6 +1,7 @@
 import pytest
 
 from autoplan.errors import ModelError
+from tests.readers.huggingface import files
 from tests.readers.huggingface.test_llama_like import read
 
 SLIDING, FULL = "sliding_attention", "full_attention"
@@ -45,6 +46,34 @@ def test_qwen_layer_types_win():
     assert windows(model) == [64, None, 64]
     assert model.layer_blocks == (0, 1, 0)
     assert windows(read("qwen3", num_hidden_layers=2, layer_types=[FULL, FULL])) == [None, None]
+
+
+def test_gemma_2_slides_in_every_other_layer():
+    assert windows(files.read("gemma-2-9b", num_hidden_layers=3)) == [4096, None, 4096]
+    named = files.read("gemma-2-9b", num_hidden_layers=2, layer_types=[FULL, SLIDING])
+    assert windows(named) == [None, 4096]
+    older = files.read("gemma-2-9b", num_hidden_layers=1, without=["sliding_window"], sliding_window_size=64)
+    assert windows(older) == [64]
+    with pytest.raises(ModelError, match=r"sliding_window_size: 64 contradicts sliding_window 4096"):
+        files.read("gemma-2-9b", sliding_window_size=64)
+
+
+def test_gemma_3_sees_all_in_every_sixth_layer():
+    assert windows(files.read_gemma_3(num_hidden_layers=7)) == [4096] * 5 + [None, 4096]
+    assert windows(files.read_gemma_3(num_hidden_layers=3, sliding_window_pattern=2)) == [4096, None, 4096]
+
+
+def test_qwen3_moe_slides_in_all_layers_or_none():
+    assert set(windows(files.read("qwen3-30b-a3b"))) == {None}
+    changes = {"use_sliding_window": True, "sliding_window": 64}
+    assert set(windows(files.read("qwen3-30b-a3b", **changes))) == {64}
+
+
+def test_qwen2_moe_slides_in_every_other_of_the_first_layers():
+    changes = {"use_sliding_window": True, "sliding_window": 64, "num_hidden_layers": 6, "max_window_layers": 4}
+    moe = {"model_type": "qwen2_moe", "shared_expert_intermediate_size": 32, "architectures": None}
+    model = files.read("qwen3-30b-a3b", without=["head_dim"], **moe, **changes)
+    assert windows(model) == [64, None, 64, None, None, None]
 
 
 @pytest.mark.parametrize(
