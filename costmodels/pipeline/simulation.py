@@ -1,0 +1,74 @@
+"""One step of one configuration in full: when every job starts on every pipeline rank.
+
+A rank does the jobs of its schedule's order as soon as their inputs have arrived. A send to another rank either
+travels while its sender goes on working, or blocks it (`send_blocks`, as on CPUs, where sending takes the same
+cores): it is then part of the sender's work. Between chunks of one rank nothing is sent.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from autoplan.spec import Schedule
+from costmodels.batch import Floats
+from costmodels.pipeline.greedy import search_order
+from costmodels.pipeline.jobs import KINDS, SEARCHED, Kind
+from costmodels.pipeline.program import Program, fixed_program, part_seconds, run_one
+
+
+class Event(NamedTuple):
+    """A pipeline rank's work on one micro-batch of one chunk, all counted from 0; times from the start of the step.
+
+    A backward without a weight event of its own includes the weight gradient.
+    """
+
+    stage: int
+    chunk: int
+    microbatch: int
+    kind: Kind
+    start_seconds: float
+    duration_seconds: float
+
+
+def simulate(
+    schedule: Schedule,
+    *,
+    pp: int,
+    virtual_stages: int,
+    forward: Floats,
+    backward: Floats,
+    weight: Floats,
+    num_microbatches: int,
+    send_seconds: float = 0.0,
+    send_blocks: bool = False,
+) -> tuple[float, tuple[Event, ...]]:
+    """Return the makespan and all events of one step, by their start.
+
+    `forward`, `backward` (input gradients with what is recomputed for them) and `weight` (weight gradients) are
+    seconds by chunk, (pp·virtual_stages,); schedules that do not split the backward take the last two as one job.
+    """
+    if schedule in SEARCHED:
+        program = search_order(
+            schedule,
+            forward=forward,
+            backward=backward,
+            weight=weight,
+            num_microbatches=num_microbatches,
+            send_seconds=send_seconds,
+            send_blocks=send_blocks,
+        )
+    else:
+        program = fixed_program(schedule, pp=pp, virtual_stages=virtual_stages, num_microbatches=num_microbatches)
+    seconds = part_seconds(forward, backward, weight)
+    starts, finish = run_one(program, seconds, send_seconds=send_seconds, send_blocks=send_blocks)
+    return float(finish.max()), _events(program, seconds, starts)
+
+
+def _events(program: Program, seconds: Floats, starts: Floats) -> tuple[Event, ...]:
+    order = np.lexsort((program.rank, starts))
+    part = program.part[order]
+    kind, chunk = np.divmod(part, len(program.chunk_rank))
+    columns = [program.rank[order], chunk, program.microbatch[order]]
+    listed = [column.tolist() for column in columns]
+    kinds = [KINDS[k] for k in kind.tolist()]
+    return tuple(map(Event, *listed, kinds, starts[order].tolist(), seconds[part].tolist()))
