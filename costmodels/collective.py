@@ -13,12 +13,12 @@ three protocols that trade latency against bandwidth.
 | in the switch, all_reduce | | (n+1)/n·S |
 | in the switch, all_gather and reduce_scatter | | (n−1)/n·S |
 | in the switch and a tree between nodes, all_reduce | 2·log2(K) | (L+1)/L·S, 2(K−1)/K·S/L |
-| pairwise all_to_all | (L−1)/8 + (n−L)/8 | (L−1)/n·S, (n−L)/n·S |
+| pairwise all_to_all, eight peers at a time | (L−1)/8 + (n−L)/8 | (L−1)/n·S, (n−L)/n·S |
 | send_recv | 1 | S |
 
 A ring over K nodes enters and leaves each node once for each of its L rails, so that a rail carries 2(n−1)/n·S/L and
 not the 2(K−1)/K·S/L of three separate phases: 2, 4 and 8 A100 over two nodes reach 0.75, 0.76 and 0.72 of the former
-and 0.75, 0.50 and 0.41 of the latter (microsoft/vidur a100_dgx against its send_recv; Hetu-Galvatron's two-node table
+and 0.75, 0.51 and 0.41 of the latter (microsoft/vidur a100_dgx against its send_recv; Hetu-Galvatron's two-node table
 agrees).
 """
 
@@ -290,8 +290,11 @@ class Envelope:
         num_kinds = self.starts.shape[1]
         flat = np.array(np.broadcast_to(index, num_bytes.shape))
         for starts in self.starts[1:]:
-            np.add(flat, num_kinds, out=flat, where=num_bytes >= starts[index])
-        return self.latency.ravel()[flat], self.intra.ravel()[flat] * num_bytes, self.inter.ravel()[flat] * num_bytes
+            flat += num_kinds * (num_bytes >= starts[index])
+        latency, intra, inter = (table.ravel().take(flat) for table in (self.latency, self.intra, self.inter))
+        intra *= num_bytes
+        inter *= num_bytes
+        return latency, intra, inter
 
 
 def _lower_envelope(latency: Floats, slope: Floats) -> tuple[Floats, Ints]:
