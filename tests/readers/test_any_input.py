@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from autoplan.errors import ClusterError, ModelError
 from autoplan.readers import ReaderWarning, parse_cluster, parse_model
-from autoplan.spec.codec import content_hash, to_jsonable
+from autoplan.spec import ModelSpec
+from autoplan.spec.codec import content_hash, from_jsonable, to_jsonable
 from autoplan.spec.tensors import num_parameters
 
 CONFIGS = Path(__file__).parent / "configs"
@@ -62,7 +63,7 @@ def test_models(data):
         assert message.startswith(("body", "preset"))
     else:
         assert num_parameters(model) > 0
-        assert content_hash(to_jsonable(model))
+        assert from_jsonable(ModelSpec, to_jsonable(model), where="again") == model
 
 
 CLUSTERS = [

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from autoplan.errors import ModelError
-from autoplan.spec import Attention, ModelSpec, Rope
+from autoplan.spec import Attention, Mamba2, ModelSpec, Norm, Rope
 from autoplan.spec.codec import from_jsonable, to_jsonable
 from tests.tiny_models import gpt2_like, llama_like
 
@@ -45,3 +45,15 @@ def test_a_missing_field_is_named(field):
     del data[field]
     with pytest.raises(ModelError, match=rf"^there: {field}: "):
         from_jsonable(ModelSpec, data, where="there", error=ModelError)
+
+
+def test_a_norm_without_weight_has_no_bias():
+    with pytest.raises(ModelError, match="a bias but no weight"):
+        Norm(kind="layernorm", eps=1e-5, bias=True, weight=False)
+
+
+def test_the_groups_of_a_mamba_share_its_heads():
+    sizes = {"head_dim": 8, "state_size": 16, "conv_kernel": 4, "chunk_size": 32}
+    assert Mamba2(num_heads=6, num_groups=3, **sizes).inner_size == 48
+    with pytest.raises(ModelError, match="num_heads 6 is not a multiple of num_groups 4"):
+        Mamba2(num_heads=6, num_groups=4, **sizes)
