@@ -30,6 +30,7 @@ NAMES = {
     "primus": "megatron",
     "fsdp": "fsdp",
     "foundry": "fsdp",
+    "hagemann": "scaling",
     "deepspeed": "deepspeed",
     "internevo": "deepspeed",
 }
@@ -68,8 +69,6 @@ def read_stack(row: Row, framework: Stack, *, recent: bool, assumptions: list[st
         "redone": _read_redone(row, framework),
         "dropout": gpt and megatron,
     }
-    if framework.name == "megatron-classic" and not gpt:
-        changes["pointwise"] = "eager"  # its fused kernels were written for GPT's layers
     fused = row.flag("fused_rmsnorm")
     if fused is not None:
         changes["fused_norms"] = fused
@@ -99,7 +98,8 @@ def _settled(row: Row, *, recent: bool) -> str | None:
         "rowwise",
     ):
         return "torchtitan"
-    if not recent and (row.text("attention") == "megatron-fused" or row.text("precision") == "fp16"):
+    old = row.text("attention") == "megatron-fused" or row.text("precision") == "fp16"
+    if not recent and old and read_arch(row) == "gpt":
         return "megatron-classic"
     if recent and row.text("fp8_recipe") in FP8_RECIPES:
         return "nemo"
@@ -125,7 +125,9 @@ def _guessed(row: Row, *, recent: bool) -> str:
         return "deepspeed"
     if narrow or row.flag("cuda_graph") is not None or row.flag("moe_forced_balance"):
         return "nemo"  # what its performance recipes tell of
-    return "megatron" if recent or row.count("n_experts") else "megatron-classic"
+    if row.flag("fused_rmsnorm") is not None:
+        return "scaling"  # which was measured with and without such a kernel
+    return "megatron" if recent or read_arch(row) != "gpt" else "megatron-classic"
 
 
 def _read_attention(row: Row, framework: Stack, *, recent: bool, assumptions: list[str]) -> AttentionKernel | None:
@@ -144,7 +146,10 @@ def _read_attention(row: Row, framework: Stack, *, recent: bool, assumptions: li
 def _read_redone(row: Row, framework: Stack) -> tuple[Redone, ...]:
     words = row.text("recompute_detail").replace(",", "+").split("+")
     redone = [part for word in words for part in DETAILS.get(word.strip(), ())]
-    return tuple(dict.fromkeys(redone)) or framework.redone
+    if redone or framework.name not in MEGATRON or not row.count("n_experts"):
+        return tuple(dict.fromkeys(redone)) or framework.redone
+    # Megatron-Bridge's recipes for mixtures of experts: core attention is flash and cheap to keep.
+    return ("norms", "pointwise", "up_projections") if row.count("kv_lora_rank") else ("norms", "pointwise")
 
 
 def _read_numbers(row: Row, framework: Stack) -> dict[str, Any]:

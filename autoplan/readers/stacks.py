@@ -10,7 +10,11 @@ What a preset leaves out has the default of `Stack`. Where the presets' facts co
 - ``megatron-classic``: Megatron-LM and Megatron-DeepSpeed of 2021-23 (arXiv 2104.04473, 2205.05198): scores are kept,
   nothing runs beside compute, sends are cut over tensor-parallel ranks (``scatter_gather_tensors_in_pipeline``).
 - ``deepspeed``: ZeRO-1/2 of DeepSpeed and of systems like it (InternEvo): gradients are kept and reduced in 16 bits.
-- ``fsdp``: FullyShardedDataParallel in eager mode (Composer, llm-foundry): fp32 shards, all logits on every rank.
+- ``scaling``: github.com/Aleph-Alpha/scaling (arXiv 2311.05610): gradients are kept in bf16 and all-reduced in fp32
+  after the last micro-batch (``allreduce.py``), the head gathers all logits (``lm_head.py``), the loss copies them to
+  fp32 for itself, its softmax and their gradient.
+- ``fsdp``: FullyShardedDataParallel in eager mode with the usual policy (Composer, llm-foundry, Lightning): fp32
+  shards, parameters and reduction in the compute type, all logits on every rank.
 - ``torchtitan``: FSDP2 with DTensor's tensor parallelism; its operator-level selective recompute keeps attention and
   every second matrix product.
 - ``torchtune``: weights, gradients and moments all bf16, no masters.

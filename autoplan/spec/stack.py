@@ -15,18 +15,19 @@ class Stack:
     """A training framework.
 
     `attention` is its kernel (fused_softmax: scores are kept, mask and softmax are one kernel; unfused: each its own;
-    None: the fastest that the device has), `windowed` whether it skips what a sliding window hides. `pointwise` says whether activations, residual sums, rotary positions and
-    dropout are single kernels (eager), joined by hand (fused) or by a compiler (compiled); `fused_norms` whether a
-    normalization is one kernel. `dropout` keeps masks. The host needs `host_seconds` for one kernel launch, and none
+    None: the fastest that the device has), `windowed` whether it skips what a sliding window hides. `pointwise` says
+    whether activations, residual sums, rotary positions and dropout are single kernels (eager), joined by hand (fused)
+    or by a compiler (compiled); `fused_norms` whether a normalization is one kernel. `dropout` keeps masks. The host needs `host_seconds` for one kernel launch, and none
     inside a CUDA graph. With sequence parallelism, `regathers` keeps a rank's own part of a product's input and
     gathers it again for the weight's gradient. `scatters_sends` cuts what pipeline stages send over tensor-parallel
-    ranks; `preallocates` allocates what a stage receives for all micro-batches at once.
+    ranks; `preallocates` allocates what a stage receives for all micro-batches at once. `scatters_gradients` says that
+    ZeRO-1 and 2 reduce to each rank its own part, otherwise all ranks get all sums.
 
     Bytes per parameter: of the weights that compute reads at rest (`weight_bytes`), of a separate fp32 master
     (`master_bytes`, 0 when there is none), of accumulated gradients (`gradient_bytes`), of both moments
     (`moment_bytes`); `reduce_bytes` is what a gradient has on the wire, `clip_bytes` what clipping by the global norm
-    reads and writes. `data_parallel` says who shards: ddp keeps
-    buckets for the whole model, fsdp and fsdp2 gather unit by unit.
+    reads and writes. `data_parallel` says who shards: ddp keeps buckets for the whole model, fsdp and fsdp2 gather
+    unit by unit.
 
     An `overlap_` flag says that the axis's communication runs beside compute. `parallel_loss` splits the loss over
     the vocabulary, otherwise every tensor-parallel rank has all logits. `logit_copies` counts fp32 copies of the
@@ -39,6 +40,7 @@ class Stack:
     regathers: bool = False
     scatters_sends: bool = False
     preallocates: bool = False
+    scatters_gradients: bool = True
     pointwise: Pointwise = "eager"
     fused_norms: bool = True
     dropout: bool = False

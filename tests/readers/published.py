@@ -47,7 +47,7 @@ CELLS = {
     "recompute_layers": "",
     "recompute_detail": "",
     "schedule": "none",
-    "attention": "megatron-fused",
+    "attention": "flash2",
     "compile": "",
     "overlap_dp": "",
     "overlap_tp": "",

@@ -92,7 +92,6 @@ def test_the_models_of_the_table_have_the_sizes_of_their_names(points):
 def test_the_stacks_of_the_table(points):
     stacks = {(point.source, point.problem.stack.name) for point in points if point.problem}
     assert {source for source, stack in stacks if stack == "megatron-classic"} == {
-        "hagemann",
         "korthikanti",
         "megascale",
         "mtnlg",
@@ -110,8 +109,8 @@ def test_a_row_in_full(read_one):
     assert (point.step_seconds, point.peak_memory_gib, point.peak_memory_kind) == (1.5, 40.0, "reserved")
     assert (point.arch, point.precision, point.features) == ("llama", "bf16", ("tensor parallel",))
     assert (point.problem.workload.global_batch, point.problem.workload.seq_len) == (64, 2048)
-    assert point.problem.stack.name == "megatron-classic"
-    assert (point.alternatives, point.open, point.assumptions) == ((point.configuration,), (), ())
+    assert point.problem.stack.name == "megatron"
+    assert (point.alternatives, point.open, point.assumptions) == ((point.configuration,), (), ("stack megatron",))
 
 
 def test_features(read_one):

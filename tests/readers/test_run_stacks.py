@@ -17,8 +17,11 @@ def read(*, recent=False, **changes):
 @pytest.mark.parametrize(
     ("name", "recent", "changes"),
     [
-        ("megatron-classic", False, {}),
-        ("megatron-classic", False, {"attention": "", "precision": "fp16"}),
+        ("megatron-classic", False, {"arch": "gpt"}),
+        ("megatron-classic", False, {"arch": "gpt", "attention": "megatron-fused"}),
+        ("megatron-classic", False, {"arch": "gpt", "attention": "", "precision": "fp16"}),
+        ("megatron", False, {}),
+        ("scaling", False, {"fused_rmsnorm": "false"}),
         ("megatron", True, HOPPER),
         ("megatron", False, {"attention": "", "n_experts": "8"}),
         ("nemo", True, {**HOPPER, "precision": "mxfp8", "fp8_recipe": "mx"}),
@@ -42,7 +45,7 @@ def test_the_framework_follows_from_the_settings(name, recent, changes):
 def test_a_guess_is_said_and_a_source_decides_only_what_is_open():
     assert read(recent=True, **HOPPER)[1] == ["stack megatron"]
     assert read(recent=True, **HOPPER, source="torchtitan-b200")[1] == ["stack torchtitan", "compile false"]
-    stack, assumptions = read(source="torchtitan-a100")
+    stack, assumptions = read(source="torchtitan-a100", arch="gpt", attention="megatron-fused")
     assert (stack.name, assumptions) == ("megatron-classic", [])
 
 
@@ -79,7 +82,7 @@ def test_attention(word, recent, kernel):
 
 def test_an_unknown_attention_is_the_frameworks_own():
     stack, assumptions = read(attention="lightning")
-    assert stack.attention == "fused_softmax"
+    assert stack.attention is None
     assert "attention lightning: taken as the framework's own" in assumptions
 
 
@@ -106,18 +109,23 @@ def test_compiled_kernels():
     assert (stack.pointwise, assumptions) == ("compiled", ["compile true"])
 
 
-def test_megatrons_gpt_has_dropout_and_hand_fused_kernels():
-    gpt, _ = read(arch="gpt")
-    llama, _ = read()
-    assert (gpt.dropout, gpt.pointwise) == (True, "fused")
-    assert (llama.dropout, llama.pointwise) == (False, "eager")
+def test_selective_recompute_of_experts_is_of_what_is_cheap():
+    assert read(recent=True, **HOPPER, n_experts="8")[0].redone == ("norms", "pointwise")
+    latent = read(recent=True, **HOPPER, n_experts="8", kv_lora_rank="512")[0]
+    assert latent.redone == ("norms", "pointwise", "up_projections")
+
+
+def test_megatrons_gpt_has_dropout():
+    assert read(arch="gpt")[0].dropout
+    assert not read()[0].dropout
     assert not read(arch="gpt", mp_mode="pure")[0].dropout
 
 
 def test_bytes_of_number_formats():
     assert read(**EAGER, mp_mode="pure")[0].reduce_bytes == 2
     assert read(**EAGER, mp_mode="default")[0].reduce_bytes == 4
-    assert read(precision="fp16")[0].reduce_bytes == 2
+    assert read(arch="gpt")[0].reduce_bytes == 4
+    assert read(arch="gpt", precision="fp16")[0].reduce_bytes == 2
     stack, _ = read(recent=True, **HOPPER, precision="fp32")
     assert (stack.weight_bytes, stack.master_bytes, stack.reduce_bytes) == (4, 0, 4)
 

@@ -14,6 +14,7 @@ def test_every_preset_is_read_by_its_name():
         "megatron",
         "megatron-classic",
         "nemo",
+        "scaling",
         "torchtitan",
         "torchtune",
     }
@@ -34,6 +35,7 @@ def test_mixed_precision_states_have_their_bytes():
         "megatron": 18,
         "megatron-classic": 18,
         "nemo": 16,
+        "scaling": 16,
         "torchtitan": 16,
         "torchtune": 8,
     }
