@@ -17,11 +17,12 @@ class Stack:
     `attention` is its kernel (fused_softmax: scores are kept, mask and softmax are one kernel; unfused: each its own;
     None: the fastest that the device has), `windowed` whether it skips what a sliding window hides. `pointwise` says
     whether activations, residual sums, rotary positions and dropout are single kernels (eager), joined by hand (fused)
-    or by a compiler (compiled); `fused_norms` whether a normalization is one kernel. `dropout` keeps masks. The host needs `host_seconds` for one kernel launch, and none
-    inside a CUDA graph. With sequence parallelism, `regathers` keeps a rank's own part of a product's input and
-    gathers it again for the weight's gradient. `scatters_sends` cuts what pipeline stages send over tensor-parallel
-    ranks; `preallocates` allocates what a stage receives for all micro-batches at once. `scatters_gradients` says that
-    ZeRO-1 and 2 reduce to each rank its own part, otherwise all ranks get all sums.
+    or by a compiler (compiled); `fused_norms` whether a normalization is one kernel. `dropout` keeps masks. The host
+    needs `host_seconds` for one kernel launch, and none inside a CUDA graph. With sequence parallelism, `regathers`
+    keeps a rank's own part of a product's input and gathers it again for the weight's gradient. `scatters_sends` cuts
+    what pipeline stages send over tensor-parallel ranks; `preallocates` allocates what a stage receives for all
+    micro-batches at once. `scatters_gradients` says that ZeRO-1 and 2 reduce to each rank its own part, otherwise all
+    ranks get all sums.
 
     Bytes per parameter: of the weights that compute reads at rest (`weight_bytes`), of a separate fp32 master
     (`master_bytes`, 0 when there is none), of accumulated gradients (`gradient_bytes`), of both moments
@@ -44,7 +45,7 @@ class Stack:
     pointwise: Pointwise = "eager"
     fused_norms: bool = True
     dropout: bool = False
-    host_seconds: NonNegativeFloat = 6e-6
+    host_seconds: NonNegativeFloat = 8e-6
     cuda_graph: bool = False
     weight_bytes: Literal[0, 2, 4] = 0
     master_bytes: Literal[0, 4] = 4
