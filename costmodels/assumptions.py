@@ -1,9 +1,7 @@
 """What an estimate takes for granted, and what it leaves out, in sentences for people."""
 
-from autoplan.spec import Problem
-from costmodels.activations import is_masked
-from costmodels.compute import ATTENTION_SHARE
-from costmodels.matmul import PEAK_SHARE, MeasuredMatmul
+from autoplan.spec import Attention, Problem
+from costmodels.matmul import MeasuredMatmul
 from costmodels.unit_seconds import Resolved
 
 NOT_MODELLED = (
@@ -19,9 +17,9 @@ def find_assumptions(problem: Problem, resolved: Resolved, errors: dict[str, flo
     """Return what the estimate assumes."""
     hardware, ratios = resolved.hardware, resolved.ratios
     said = list(hardware.assumptions)
-    if not isinstance(resolved.operations.matmul, MeasuredMatmul):
-        share = PEAK_SHARE[hardware.kind]
-        said.append(f"large matrix products reach {share:.0%} of the peak, attention {ATTENTION_SHARE:.0%}")
+    if not isinstance(resolved.matmul, MeasuredMatmul):
+        share = hardware.matmul_flops * resolved.rates.products / hardware.peak_flops
+        said.append(f"large matrix products reach {share:.0%} of the peak")
     if ratios.known.all():
         said.append("embedding, head and loss are counted by operation: only layers are measured whole")
         if not ratios.exact.all():
@@ -29,7 +27,7 @@ def find_assumptions(problem: Problem, resolved: Resolved, errors: dict[str, flo
     if problem.workload.seq_len > problem.model.max_positions:
         positions = problem.model.max_positions
         said.append(f"seq_len is beyond the {positions} positions the model is made for; costs do not depend on it")
-    if any(is_masked(block, problem.workload.seq_len) for block in problem.model.blocks):
+    if not problem.stack.windowed and _has_window(problem):
         said.append("a sliding window is a dense mask: attention computes all pairs")
     if problem.workload.optimizer == "muon":
         said.append("muon: Newton-Schulz iterations take no time, and every tensor has one fp32 moment")
@@ -38,3 +36,8 @@ def find_assumptions(problem: Problem, resolved: Resolved, errors: dict[str, flo
     low, high = min(errors.values()), max(errors.values())
     said.append(f"the range of the step time adds up relative errors of {low:.0%} to {high:.0%} by term")
     return tuple(said)
+
+
+def _has_window(problem: Problem) -> bool:
+    mixers = [block.mixer for block in problem.model.blocks]
+    return any(isinstance(m, Attention) and (m.sliding_window or m.chunk) for m in mixers)

@@ -19,8 +19,9 @@ Strings = NDArray[np.str_]
 class Batch:
     """The fields of `Configuration` as arrays of shape (n,), and the stage cuts of each.
 
-    `cuts` has shape (n, max_pp + 1): stage s of configuration i holds the layers from ``cuts[i, s]`` up to
-    ``cuts[i, s + 1]``; rows are padded with num_layers, so stages past ``pp[i]`` are empty.
+    `cuts` has shape (n, max_chunks + 1): chunk c of configuration i, of pp·virtual_stages in model order, holds the
+    layers from ``cuts[i, c]`` up to ``cuts[i, c + 1]``; rows are padded with num_layers, so chunks past the last are
+    empty.
     """
 
     dp_replicate: Ints
@@ -48,9 +49,14 @@ class Batch:
         """Data-parallel degree: replicas times shards."""
         return self.dp_replicate * self.dp_shard
 
+    @property
+    def chunks(self) -> Ints:
+        """Chunks of the pipeline: virtual stages of all ranks."""
+        return self.pp * self.virtual_stages
+
     @classmethod
     def of(cls, configurations: Sequence[Configuration], cuts: Ints) -> "Batch":
-        """Build a batch from configurations and their (n, max_pp + 1) cuts."""
+        """Build a batch from configurations and their (n, max_chunks + 1) cuts."""
         names = [field.name for field in fields(Configuration)]
         columns: dict[str, Any] = {
             name: np.asarray([getattr(configuration, name) for configuration in configurations]) for name in names
@@ -66,9 +72,14 @@ class Batch:
         return Configuration(**{field.name: getattr(self, field.name)[i].item() for field in fields(Configuration)})
 
 
-def even_cuts(num_layers: int, pp: Ints) -> Ints:
-    """Return cuts (n, max(pp) + 1) that spread layers evenly, the remainder over the first stages."""
-    stage = np.arange(int(pp.max()) + 1)
-    base, extra = num_layers // pp, num_layers % pp
-    cuts: Ints = stage * base[:, None] + np.minimum(stage, extra[:, None])
-    return np.minimum(cuts, num_layers)
+def even_cuts(num_layers: int, chunks: Ints) -> Ints:
+    """Return cuts (n, max(chunks) + 1) that spread layers evenly.
+
+    Layers that are left over go to the chunks after the first, one each: the first has the embedding, the last the
+    head besides.
+    """
+    chunk = np.arange(int(chunks.max()) + 1)
+    base, extra = num_layers // chunks, num_layers % chunks
+    more = np.clip(chunk - (chunks > 2)[:, None], 0, extra[:, None])
+    cuts: Ints = chunk * base[:, None] + more
+    return np.where(chunk >= chunks[:, None], num_layers, cuts)

@@ -13,7 +13,8 @@ long after its last forward, with m − (p−s) full turns between. So for every
 For m > p these p inequalities have non-negative weights under which every T_s gets the same coefficient, so
 that makespan ≥ (m+p−1)/p·W whatever the cuts. For m ≤ p only: makespan ≥ Σ_{i<s} T_i + m·T_s for every s,
 which is least when all p are equal: W/(1 − (1 − 1/m)^p). In both schedules the last stage gives
-W + (m−1)·T_head, and any stage at least m times its largest unit.
+W + (m−1)·T_head, and any stage at least m times its largest unit. Of every other schedule only is used that a rank
+works at least m·W/p, and m times its largest unit.
 
 Memory: for any weights λ_s ≥ 0 with Σ λ_s = 1 the peak is at least Σ_s λ_s·bytes_s ≥ Σ_u count_u·min_s λ_s·bytes_us;
 λ_s is taken inversely to what the whole model would hold with the in-flight count of stage s.
@@ -43,21 +44,23 @@ def bound_seconds(model: ModelSpec, batch: Batch, costs: StageCosts) -> Floats:
     turn = costs.forward_seconds + costs.backward_seconds
     p, m, per_stage = batch.pp, costs.num_microbatches, turn[:, costs.stage]
     blocked = 2 * (p - 1) * costs.send_seconds
-    work = turn[:, :-1] @ counts + p * per_stage + (blocked if costs.send_blocks else 0.0)
+    work = turn[:, :-1] @ counts + batch.chunks * per_stage + np.where(costs.send_blocks, blocked, 0.0)
     heaviest = (turn[:, :-1] * (counts > 0)).max(axis=1) + per_stage
     head = turn[:, costs.head] + per_stage
     gpipe = batch.schedule == "gpipe"
-    travel = 0.0 if costs.send_blocks else blocked
+    travel = np.where(costs.send_blocks, 0.0, blocked)
     with np.errstate(divide="ignore"):
         short = work / (1 - (1 - 1 / m) ** p)
     equal = np.where(gpipe | (m > p), work * (m + p - 1) / p + travel, short)
     heavy = np.where(gpipe, work + (m - 1) * heaviest + travel, m * heaviest)
     makespan = np.maximum(np.maximum(equal, heavy), work + (m - 1) * head + travel)
+    known = gpipe | (batch.schedule == "1f1b")
+    makespan = np.where(known, makespan, m * np.maximum(work / p, heaviest))
     makespan = np.where(p == 1, m * work, makespan)
     first = costs.reduce_seconds[:, costs.embedding] + costs.reduce_seconds[:, costs.stage]
     first = np.where(p == 1, costs.reduce_seconds[:, :-1] @ counts + costs.reduce_seconds[:, costs.stage], first)
     optimizer = costs.optimizer_seconds[:, :-1] @ counts / p
-    return (makespan + first + optimizer) * ROUNDING
+    return ((makespan + first + optimizer) * (1 + costs.jitter) + costs.step_seconds) * ROUNDING
 
 
 def bound_bytes(model: ModelSpec, costs: StageCosts) -> Floats:

@@ -1,8 +1,7 @@
-"""Seconds of communication by unit, before any of it is hidden behind compute.
+"""What data parallelism and the pipeline move, by unit, as nominal link work (bytes by axis: arXiv 1910.02054).
 
-Bytes by axis (arXiv 2205.05198 for tensor, 1910.02054 for data parallelism) for what our executor does: tensor
-parallelism by DTensor, all of it exposed; data parallelism by FSDP2, weights gathered in the compute type and
-gradients reduced in fp32.
+Weights are gathered in the type that they are computed in, gradients reduced in the stack's; dense tensors over the
+shard group of dp_shard·cp ranks, experts over their own.
 """
 
 from dataclasses import dataclass
@@ -11,78 +10,67 @@ import numpy as np
 
 from autoplan.spec import Problem
 from costmodels.batch import Batch, Floats
-from costmodels.links import Links, Placement
-from costmodels.parameters import Parameters
-from costmodels.precision import GRADIENT_BYTES, LOGIT_LOSS_BYTES, PRECISIONS
-
-LOSS_REDUCTIONS = 3
-"""A loss over a split vocabulary reduces maximum, sum and target of every token."""
+from costmodels.links import Links, LinkWork
+from costmodels.parameters import Parameters, dense_shards, expert_shards
+from costmodels.placement import Placement
+from costmodels.precision import PRECISIONS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Communication:
-    """Seconds (n, u): tensor parallelism of a micro-batch's passes, and one time each of what dp does.
+class DataWork:
+    """One time each of what data parallelism does, (n, u); `send` (n,) is one activation to the next chunk.
 
-    `tensor_backward` includes what recompute repeats. `gather` is of the weights and `scatter` of the gradients
-    over dp_shard, `replicate` the reduction of a shard over dp_replicate, `tied` the exchange of a tied table's
-    gradients between first and last stage. `send` (n,) is one activation to the next stage.
+    `gather` is of the weights and `scatter` of the gradients over the shards, `replicate` the reduction of a shard
+    over its replicas, `tied` the exchange of a tied table's gradients between first and last stage.
     """
 
-    tensor_forward: Floats
-    tensor_backward: Floats
-    gather: Floats
-    scatter: Floats
-    replicate: Floats
-    tied: Floats
-    send: Floats
+    gather: LinkWork
+    scatter: LinkWork
+    replicate: LinkWork
+    tied: LinkWork
+    send: LinkWork
 
 
-def communicate(
+def count_data_work(
     problem: Problem, batch: Batch, *, links: Links, placement: Placement, parameters: Parameters
-) -> Communication:
-    """Return the communication of every unit of every configuration."""
+) -> DataWork:
+    """Return the data-parallel communication of every unit of every configuration."""
     size = PRECISIONS[problem.workload.precision].compute_bytes
-    per_token = float(problem.workload.seq_len * problem.model.hidden_size * size)
-    hidden_bytes: Floats = batch.micro_batch.astype(np.float64) * per_token
-    forward, backward = _tensor_parallel(problem, batch, hidden_bytes, links, placement)
-    exists = parameters.local > 0  # the stage itself has no parameters, and no group of its own
-    ranks = batch.dp_shard * batch.cp
-    gradients = GRADIENT_BYTES * parameters.local
-    tied = np.zeros_like(gradients)
-    if problem.model.tied_embeddings:
-        table = problem.model.vocab_size / batch.tp * problem.model.hidden_size * GRADIENT_BYTES / ranks
-        tied[:, -3:-1] = links.seconds("send_recv", table, placement.ends)[:, None]
-    cut = np.where(batch.sequence_parallel, batch.tp, 1)
-    return Communication(
-        tensor_forward=forward,
-        tensor_backward=backward,
-        gather=exists * links.seconds("all_gather", size * parameters.local, placement.dp_shard),
-        scatter=exists * links.seconds("reduce_scatter", gradients, placement.dp_shard),
-        replicate=exists * links.seconds("all_reduce", gradients / ranks[:, None], placement.dp_replicate),
-        tied=tied,
-        send=links.seconds("send_recv", hidden_bytes / cut, placement.pp),
+    reduce = problem.stack.reduce_bytes
+    dense, experts = parameters.dense_local, parameters.expert_local
+    own, shards = dense_shards(batch)[:, None], expert_shards(batch)[:, None]
+    gather = _where(dense, links.work("all_gather", size * dense, placement.dp_shard))
+    scatter = _where(dense, links.work("reduce_scatter", reduce * dense, placement.dp_shard))
+    replicate = _where(dense, links.work("all_reduce", reduce * dense / own, placement.dp_replicate))
+    if experts.any():
+        gather = gather + _where(experts, links.work("all_gather", size * experts, placement.expert_shard))
+        scatter = scatter + _where(experts, links.work("reduce_scatter", reduce * experts, placement.expert_shard))
+        reduced = links.work("all_reduce", reduce * experts / shards, placement.expert_replicate)
+        replicate = replicate + _where(experts, reduced)
+    return DataWork(
+        gather=gather,
+        scatter=scatter,
+        replicate=replicate,
+        tied=_tied(problem, batch, links, placement, np.zeros_like(dense)),
+        send=_send(problem, batch, links, placement),
     )
 
 
-def _tensor_parallel(
-    problem: Problem, batch: Batch, hidden_bytes: Floats, links: Links, placement: Placement
-) -> tuple[Floats, Floats]:
-    """Count collectives: a layer's pass has two all-reduces, or two pairs of gather and scatter with SP.
+def _where(exists: Floats, work: LinkWork) -> LinkWork:
+    """The stage itself has no parameters and no group of its own."""
+    return work * (exists > 0)
 
-    Full recompute repeats the forward's. Selective recompute keeps what reductions put out and repeats, with SP, the
-    gathers.
-    """
-    reduce = links.seconds("all_reduce", hidden_bytes, placement.tp)
-    gather = links.seconds("all_gather", hidden_bytes, placement.tp)
-    scatter = links.seconds("reduce_scatter", hidden_bytes, placement.tp)
-    split = batch.sequence_parallel
-    layer = np.where(split, 2 * (gather + scatter), 2 * reduce)
-    gathers = np.where(split, 2 * gather, 0.0)
-    repeated = np.select([batch.recompute == "full", batch.recompute == "selective"], [layer, gathers], 0.0)
-    per_token = 1.0 * batch.micro_batch * problem.workload.seq_len * LOGIT_LOSS_BYTES
-    loss = LOSS_REDUCTIONS * links.seconds("all_reduce", per_token, placement.tp)
-    nothing = np.zeros_like(layer)
-    blocks = len(problem.model.blocks)
-    forward = [layer] * blocks + [np.where(split, scatter, reduce), np.where(split, gather, 0.0) + loss, nothing]
-    backward = [layer + repeated] * blocks + [np.where(split, gather, 0.0), np.where(split, scatter, reduce), nothing]
-    return np.stack(forward, axis=1), np.stack(backward, axis=1)
+
+def _tied(problem: Problem, batch: Batch, links: Links, placement: Placement, nothing: Floats) -> LinkWork:
+    table = np.zeros_like(nothing)
+    if problem.model.tied_embeddings:
+        rows = problem.model.vocab_size / batch.tp * problem.model.hidden_size
+        table[:, -3:-1] = (rows * problem.stack.reduce_bytes / dense_shards(batch))[:, None]
+    return _where(table, links.work("send_recv", table, placement.ends))
+
+
+def _send(problem: Problem, batch: Batch, links: Links, placement: Placement) -> LinkWork:
+    size = PRECISIONS[problem.workload.precision].compute_bytes
+    cut = np.where(batch.sequence_parallel | problem.stack.scatters_sends, batch.tp, 1) * batch.cp
+    message = 1.0 * batch.micro_batch * problem.workload.seq_len * problem.model.hidden_size * size / cut
+    return links.work("send_recv", message, placement.pp)

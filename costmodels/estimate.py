@@ -1,12 +1,14 @@
 """The cost model: what configurations cost, in seconds by term and bytes by term; everything else adds up to this.
 
-A step is m micro-batches through the pipeline, then on every stage what is left of the data-parallel reduction,
-then the optimizer, which waits for the slowest stage because gradients are clipped by their global norm:
+A step is m micro-batches through the pipeline, then on every rank what is left of the data-parallel reduction,
+then the optimizer, which waits for the slowest rank because gradients are clipped by their global norm; the ranks of
+many nodes wait for the slowest of them, and some of a step's time depends on nothing:
 
-    step = max_s(finish_s + reduce_s) + max_s(optimizer_s)
+    step = (max_s(finish_s + reduce_s) + max_s(optimizer_s))·(1 + jitter·log2(nodes)) + step_seconds
 
 `evaluate`, `lower_bounds` and `stage_costs` take a problem and a `Batch` of n configurations; `estimate` and
-`timeline` one configuration. Configurations are taken to be valid by `autoplan.spec.rules`.
+`timeline` one configuration, which they simulate: for the zero-bubble and DualPipe schedules the arrays hold lower
+bounds of that. Configurations are taken to be valid by `autoplan.spec.rules`.
 """
 
 from dataclasses import dataclass, replace
@@ -18,15 +20,19 @@ from autoplan.spec import Configuration, Estimate, Problem, StageMemory
 from autoplan.spec.problem import num_microbatches
 from autoplan.spec.rules import require_valid
 from costmodels.assumptions import NOT_MODELLED, find_assumptions
-from costmodels.batch import Batch, Bools, Floats, even_cuts
+from costmodels.batch import Batch, Bools, Floats, Ints, even_cuts
 from costmodels.bounds import bound_bytes, bound_seconds
+from costmodels.coefficients import Coefficients, fitted_coefficients
 from costmodels.flops import model_flops
 from costmodels.hardware import resolve_hardware
 from costmodels.memory import HeldBytes, held_bytes
 from costmodels.pipeline import Event, finish_seconds, in_flight, simulate
-from costmodels.stage_costs import StageCosts, count_units, sum_units
+from costmodels.stage_costs import StageCosts, count_units, sum_chunks, sum_units
 from costmodels.uncertainty import find_sources, relative_errors
 from costmodels.unit_seconds import Resolved, UnitSeconds, resolve, unit_seconds
+
+EXACT = frozenset({"gpipe", "1f1b", "interleaved"})
+"""The schedules whose array form is the simulation's own result."""
 
 __all__ = [
     "Evaluation",
@@ -66,23 +72,23 @@ class _Costs:
     stage: StageCosts
 
 
-def evaluate(problem: Problem, batch: Batch) -> Evaluation:
+def evaluate(problem: Problem, batch: Batch, *, coefficients: Coefficients | None = None) -> Evaluation:
     """Return time by term and memory by stage of every configuration with its own cuts."""
-    return _evaluate(problem, batch, _unit_costs(problem, batch))
+    return _evaluate(problem, batch, _unit_costs(problem, batch, coefficients))
 
 
 def stage_costs(problem: Problem, batch: Batch) -> StageCosts:
     """Return what a stage costs as a sum over its units, whatever the cuts."""
-    return _unit_costs(problem, batch).stage
+    return _unit_costs(problem, batch, None).stage
 
 
 def lower_bounds(problem: Problem, batch: Batch) -> tuple[Floats, Floats]:
     """Return seconds (n,) and peak bytes (n,) that no stage cuts can beat."""
     seconds, memory_bytes = np.zeros(len(batch)), np.zeros(len(batch))
-    for pp in np.unique(batch.pp).tolist():  # together, all would have as many columns as the longest pipeline
-        rows = np.flatnonzero(batch.pp == pp)
+    for chunks in np.unique(batch.chunks).tolist():  # together, all would have as many columns as the longest pipeline
+        rows = np.flatnonzero(batch.chunks == chunks)
         alike = batch.take(rows)
-        alike = replace(alike, cuts=alike.cuts[:, : pp + 1])
+        alike = replace(alike, cuts=alike.cuts[:, : chunks + 1])
         costs = stage_costs(problem, alike)
         seconds[rows] = bound_seconds(problem.model, alike, costs)
         memory_bytes[rows] = bound_bytes(problem.model, costs)
@@ -94,15 +100,23 @@ def memory_limit(problem: Problem) -> int:
     return resolve_hardware(problem).memory_limit_bytes
 
 
-def estimate(problem: Problem, configuration: Configuration, cuts: tuple[int, ...] | None = None) -> Estimate:
-    """Return one configuration's step in full; `cuts` are its pp + 1 layer boundaries, even ones when None.
+def estimate(
+    problem: Problem,
+    configuration: Configuration,
+    cuts: tuple[int, ...] | None = None,
+    *,
+    coefficients: Coefficients | None = None,
+) -> Estimate:
+    """Return one configuration's step in full; `cuts` are the layer boundaries of its chunks, even ones when None.
+
+    `coefficients` are the package's when None.
 
     Raises ConfigurationError when the configuration is not valid or the cuts do not fit it.
     """
     require_valid(problem, configuration)
     batch = _batch_of_one(problem, configuration, cuts)
-    costs = _unit_costs(problem, batch)
-    result = _evaluate(problem, batch, costs)
+    costs = _unit_costs(problem, batch, coefficients)
+    result = _evaluate(problem, batch, costs, simulated=True)
     breakdown = {name: float(seconds[0]) for name, seconds in result.terms.items()}
     step = float(result.step_seconds[0])
     sources = find_sources(problem, costs.resolved)
@@ -139,21 +153,12 @@ def timeline(problem: Problem, configuration: Configuration, cuts: tuple[int, ..
     require_valid(problem, configuration)
     batch = _batch_of_one(problem, configuration, cuts)
     costs = stage_costs(problem, batch)
-    counts = count_units(problem.model, batch)
-    _, events = simulate(
-        "1f1b" if configuration.pp == 1 else configuration.schedule,
-        forward=sum_units(counts, costs.forward_seconds)[0],
-        backward=sum_units(counts, costs.backward_seconds)[0],
-        num_microbatches=int(costs.num_microbatches[0]),
-        send_seconds=float(costs.send_seconds[0]),
-        send_blocks=costs.send_blocks,
-    )
-    return events
+    return _simulate(batch, costs, count_units(problem.model, batch))[1]
 
 
-def _unit_costs(problem: Problem, batch: Batch) -> _Costs:
-    resolved = resolve(problem, batch)
-    seconds = unit_seconds(problem, batch, resolved)
+def _unit_costs(problem: Problem, batch: Batch, coefficients: Coefficients | None) -> _Costs:
+    resolved = resolve(problem, batch, coefficients or fitted_coefficients())
+    seconds = unit_seconds(batch, resolved)
     held = held_bytes(
         problem,
         batch,
@@ -162,26 +167,30 @@ def _unit_costs(problem: Problem, batch: Batch) -> _Costs:
         activation_scale=resolved.ratios.activations[resolved.sizes],
     )
     m = num_microbatches(problem, batch)
+    blocks = resolved.hardware.kind == "cpu" or not problem.stack.overlap_pipeline
     stage = StageCosts(
-        forward_seconds=seconds.forward + seconds.tensor_forward + seconds.data_forward,
-        backward_seconds=seconds.backward + seconds.recompute + seconds.tensor_backward + seconds.data_backward,
+        forward_seconds=seconds.all_forward,
+        backward_seconds=seconds.all_backward,
+        weight_seconds=seconds.weight,
         reduce_seconds=seconds.reduce,
         optimizer_seconds=seconds.optimizer,
         static_bytes=sum((term.static for term in held.values()), np.zeros(1)),
         in_flight_bytes=sum((term.in_flight for term in held.values()), np.zeros(1)),
         send_seconds=seconds.send,
-        send_blocks=resolved.hardware.kind == "cpu",
+        send_blocks=np.full(len(batch), blocks),
         num_microbatches=m,
-        in_flight=in_flight(batch.schedule, batch.pp, m, batch.cuts.shape[1] - 1),
+        in_flight=in_flight(batch.schedule, batch.pp, batch.virtual_stages, m, batch.cuts.shape[1] - 1),
+        step_seconds=resolved.rates.step_seconds,
+        jitter=resolved.rates.jitter * float(np.log2(resolved.hardware.num_nodes)),
     )
     return _Costs(resolved=resolved, seconds=seconds, held=held, stage=stage)
 
 
-def _evaluate(problem: Problem, batch: Batch, costs: _Costs) -> Evaluation:
+def _evaluate(problem: Problem, batch: Batch, costs: _Costs, *, simulated: bool = False) -> Evaluation:
     stage = costs.stage
     counts = count_units(problem.model, batch)
-    memory = sum_units(counts, stage.static_bytes) + stage.in_flight * sum_units(counts, stage.in_flight_bytes)
-    terms = _terms(batch, costs, counts)
+    memory = _rank_bytes(batch, counts, stage.in_flight, stage.static_bytes, stage.in_flight_bytes)
+    terms = _terms(batch, costs, counts, _finish(batch, stage, counts, simulated=simulated))
     peak = memory.max(axis=1)
     limit = costs.resolved.hardware.memory_limit_bytes
     return Evaluation(
@@ -194,51 +203,88 @@ def _evaluate(problem: Problem, batch: Batch, costs: _Costs) -> Evaluation:
     )
 
 
-def _terms(batch: Batch, costs: _Costs, counts: Floats) -> dict[str, Floats]:
-    """Split the step over what is responsible: the busiest stage's own work, and what it waits for.
+def _rank_bytes(batch: Batch, counts: Floats, flights: Ints, static: Floats, in_flight_bytes: Floats) -> Floats:
+    """Return the bytes of every pipeline rank (n, max_pp): of its chunks, and what every rank has once."""
+    once = counts[:, :, -1] * static[:, None, -1]
+    chunks = sum_units(counts[:, :, :-1], static[:, :-1]) + flights * sum_units(counts, in_flight_bytes)
+    held = sum_chunks(batch, chunks)
+    return held + once[:, : held.shape[1]]
 
-    What is left of the makespan beyond the busiest stage's work is the time of the sends on the way down and up the
-    pipeline, as far as it goes, and the bubble.
-    """
-    seconds, stage = costs.seconds, costs.stage
-    forward, backward = sum_units(counts, stage.forward_seconds), sum_units(counts, stage.backward_seconds)
-    finish = finish_seconds(
+
+def _finish(batch: Batch, stage: StageCosts, counts: Floats, *, simulated: bool) -> Floats:
+    """Return when each pipeline rank has done its last backward, (n, max_pp)."""
+    if simulated and batch.schedule[0] not in EXACT:
+        events = _simulate(batch, stage, counts)[1]
+        ends = np.zeros((1, int(batch.pp[0])))
+        for event in events:
+            ends[0, event.stage] = max(ends[0, event.stage], event.start_seconds + event.duration_seconds)
+        return ends
+    weight = sum_units(counts, stage.weight_seconds)
+    return finish_seconds(
         batch.schedule,
         batch.pp,
+        batch.virtual_stages,
         stage.num_microbatches,
-        forward=forward,
-        backward=backward,
+        forward=sum_units(counts, stage.forward_seconds),
+        backward=sum_units(counts, stage.backward_seconds) - weight,
+        weight=weight,
         send_seconds=stage.send_seconds,
         send_blocks=stage.send_blocks,
     )
-    busiest = (forward + backward).argmax(axis=1)
-    rows = np.arange(len(batch))
-    m = stage.num_microbatches
+
+
+def _simulate(batch: Batch, stage: StageCosts, counts: Floats) -> tuple[float, tuple[Event, ...]]:
+    weight = sum_units(counts, stage.weight_seconds)[0]
+    return simulate(
+        batch.configuration(0).schedule,
+        pp=int(batch.pp[0]),
+        virtual_stages=int(batch.virtual_stages[0]),
+        forward=sum_units(counts, stage.forward_seconds)[0],
+        backward=sum_units(counts, stage.backward_seconds)[0] - weight,
+        weight=weight,
+        num_microbatches=int(stage.num_microbatches[0]),
+        send_seconds=float(stage.send_seconds[0]),
+        send_blocks=bool(stage.send_blocks[0]),
+    )
+
+
+def _terms(batch: Batch, costs: _Costs, counts: Floats, finish: Floats) -> dict[str, Floats]:
+    """Split the step over what is responsible: the busiest rank's own work, and what it waits for.
+
+    What is left of the makespan beyond the busiest rank's work is the time of the sends on the way down and up the
+    pipeline, as far as it goes, and the bubble. `finish` has shape (n, max_pp).
+    """
+    seconds, stage = costs.seconds, costs.stage
+    turn = sum_chunks(batch, sum_units(counts, stage.forward_seconds + stage.backward_seconds))
+    busiest, rows, m = turn.argmax(axis=1), np.arange(len(batch)), stage.num_microbatches
 
     def own(*parts: Floats) -> Floats:
-        work: Floats = m * sum_units(counts, sum(parts, np.zeros(1)))[rows, busiest]
+        work: Floats = m * sum_chunks(batch, sum_units(counts, sum(parts, np.zeros(1))))[rows, busiest]
         return work
 
     makespan = finish.max(axis=1)
-    waiting = np.maximum(makespan - m * (forward + backward)[rows, busiest], 0.0)
-    send = np.minimum(waiting, 2 * (batch.pp - 1) * stage.send_seconds)
-    reduced = (finish + sum_units(counts, stage.reduce_seconds)).max(axis=1)
-    return {
+    waiting = np.maximum(makespan - m * turn[rows, busiest], 0.0)
+    send = np.minimum(waiting, 2 * (batch.chunks - 1) * stage.send_seconds)
+    reduced = (finish + sum_chunks(batch, sum_units(counts, stage.reduce_seconds))).max(axis=1)
+    terms = {
         "compute": own(seconds.forward, seconds.backward),
         "recompute": own(seconds.recompute),
-        "tensor_parallel": own(seconds.tensor_forward, seconds.tensor_backward),
+        "tensor_parallel": own(seconds.tensor),
+        "context_parallel": own(seconds.context),
+        "expert_parallel": own(seconds.expert),
         "pipeline_bubble": waiting - send,
         "pipeline_send": send,
         "data_parallel": own(seconds.data_forward, seconds.data_backward) + (reduced - makespan),
-        "optimizer": sum_units(counts, stage.optimizer_seconds).max(axis=1),
+        "optimizer": sum_chunks(batch, sum_units(counts, stage.optimizer_seconds)).max(axis=1),
     }
+    total = sum(terms.values(), np.zeros(len(batch)))
+    return terms | {"overhead": total * stage.jitter + stage.step_seconds}
 
 
 def _stage_memory(problem: Problem, batch: Batch, costs: _Costs) -> tuple[StageMemory, ...]:
     counts = count_units(problem.model, batch)
-    flights = costs.stage.in_flight
     terms = {
-        name: sum_units(counts, term.static) + flights * sum_units(counts, term.in_flight)
+        name: _rank_bytes(batch, counts, costs.stage.in_flight, term.static, term.in_flight)
         for name, term in costs.held.items()
     }
     return tuple(
@@ -248,10 +294,12 @@ def _stage_memory(problem: Problem, batch: Batch, costs: _Costs) -> tuple[StageM
 
 
 def _batch_of_one(problem: Problem, configuration: Configuration, cuts: tuple[int, ...] | None) -> Batch:
-    layers, pp = problem.model.num_layers, configuration.pp
+    layers, chunks = problem.model.num_layers, configuration.pp * configuration.virtual_stages
     if cuts is None:
-        return Batch.of([configuration], even_cuts(layers, np.array([pp])))
-    if len(cuts) != pp + 1 or cuts[0] != 0 or cuts[-1] != layers or list(cuts) != sorted(cuts):
-        message = f"{cuts}: pp {pp} needs {pp + 1} ascending boundaries from 0 to the model's {layers} layers"
+        return Batch.of([configuration], even_cuts(layers, np.array([chunks])))
+    if len(cuts) != chunks + 1 or cuts[0] != 0 or cuts[-1] != layers or list(cuts) != sorted(cuts):
+        message = (
+            f"{cuts}: {chunks} chunks need {chunks + 1} ascending boundaries from 0 to the model's {layers} layers"
+        )
         raise ConfigurationError(message, where="cuts")
     return Batch.of([configuration], np.array([cuts], dtype=np.int64))

@@ -11,14 +11,12 @@ from autoplan.spec import Device, Link, NodeGroup, Problem
 from autoplan.spec.profile import Contention
 from costmodels.precision import PRECISIONS
 
-MEMORY_EFFICIENCY = 0.8
-"""Share of the stated memory bandwidth that pointwise kernels reach (SimuMax: 0.67 on B200, 0.91 on A100)."""
+MATMUL_EFFICIENCY = {"cuda": 0.75, "cpu": 0.7}
+"""Share of the dense peak of the best products, of devices whose preset does not know it."""
 OVERLAP_ON_CUDA = Contention(compute_slowdown=1.3, communication_slowdown=1.3)
 """Two kernels side by side take (κ−1) of the shorter one longer; κ = 1.3 is assumed until a profile measured it."""
 OVERLAP_ON_CPU = Contention(compute_slowdown=2.0, communication_slowdown=2.0)
 """gloo's collectives return when they are done, so that FSDP on CPUs does one after the other."""
-CUDA_HOST_SECONDS = 250e-6
-"""One block's forward or backward takes the host at least this long: about 30 launches from Python."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,11 +24,13 @@ class Hardware:
     """The weakest device and links; rates in FLOP/s and bytes/s, whole-cluster figures for power and price."""
 
     kind: str
+    architecture: str | None
     num_devices: int
     num_nodes: int
     devices_per_node: int
     matmul_flops: float
-    attention_flops: float
+    low_matmul_flops: float
+    peak_flops: float
     memory_bytes_per_second: float
     optimizer_bytes_per_second: float
     memory_limit_bytes: int
@@ -38,7 +38,6 @@ class Hardware:
     intra_node: Link
     inter_node: Link
     contention: Contention
-    host_seconds: float
     cluster_peak_flops: float
     cluster_power_watts: float | None
     cluster_price_per_hour: float | None
@@ -57,16 +56,18 @@ def resolve_hardware(problem: Problem) -> Hardware:
     precision = PRECISIONS[problem.workload.precision]
     activations = PRECISIONS["fp32" if precision.compute_bytes == 4 else "bf16"]
     cpu = problem.cluster.device_kind == "cpu"
-    bandwidth = min(device.memory_bytes_per_second for device in devices) * (1 if profile else MEMORY_EFFICIENCY)
+    bandwidth = min(device.memory_bytes_per_second for device in devices)
     contention = OVERLAP_ON_CPU if cpu else (profile.contention if profile else None) or OVERLAP_ON_CUDA
     optimizer = profile.optimizer_bytes_per_second if profile else None
     return Hardware(
         kind=problem.cluster.device_kind,
+        architecture=devices[0].architecture,
         num_devices=problem.cluster.num_devices,
         num_nodes=problem.cluster.num_nodes,
         devices_per_node=gcd(*(group.devices_per_node for group in groups)),
-        matmul_flops=min(_peak(device, precision.rates) for device in devices),
-        attention_flops=min(_peak(device, activations.rates) for device in devices),
+        matmul_flops=min(_best(device, activations.rates) for device in devices),
+        low_matmul_flops=min(_best(device, precision.rates) for device in devices),
+        peak_flops=min(_peak(device, activations.rates) for device in devices),
         memory_bytes_per_second=bandwidth,
         optimizer_bytes_per_second=optimizer or bandwidth,
         memory_limit_bytes=min(device.memory_bytes for device in devices),
@@ -74,7 +75,6 @@ def resolve_hardware(problem: Problem) -> Hardware:
         intra_node=_weakest([group.intra_node for group in groups]),
         inter_node=_weakest([group.inter_node for group in groups]),
         contention=contention,
-        host_seconds=0.0 if cpu else CUDA_HOST_SECONDS,
         cluster_peak_flops=_total(groups, _mfu_peak) or 0.0,
         cluster_power_watts=_total(groups, lambda device: device.power_watts),
         cluster_price_per_hour=_total(groups, lambda device: device.price_per_hour),
@@ -102,6 +102,14 @@ def _measured_groups(problem: Problem) -> list[NodeGroup]:
 def _peak(device: Device, rates: tuple[str, ...]) -> float:
     known = [device.peak_flops[name] for name in rates if name in device.peak_flops]
     return known[0] if known else min(device.peak_flops.values())
+
+
+def _best(device: Device, rates: tuple[str, ...]) -> float:
+    """Return the rate of the best products: the peak times the share that was measured of it."""
+    name = next((name for name in rates if name in device.peak_flops), None)
+    if name is None:
+        return min(device.peak_flops.values()) * MATMUL_EFFICIENCY[device.kind]
+    return device.peak_flops[name] * device.matmul_efficiency.get(name, MATMUL_EFFICIENCY[device.kind])
 
 
 def _mfu_peak(device: Device) -> float:

@@ -10,11 +10,16 @@ from costmodels.batch import Floats
 from costmodels.hardware import Hardware
 from costmodels.precision import PRECISIONS
 
-PEAK_SHARE = {"cuda": 0.72, "cpu": 0.7}
-"""Share of the dense peak that large products reach in training: best-of-search is 0.87 on A100 and 0.80 on
-H100 (hardware.csv), sustained power takes the rest; SimuMax uses 0.75 on A100."""
-HALF_RATE_SIZE = 64
-"""A dim of d elements runs at d/(d + 64) of the rate: tiles of 128 are never quite full."""
+MULTIPROCESSORS = {"volta": 80, "turing": 40, "ampere": 108, "ada": 142, "hopper": 132, "blackwell": 148, "cdna2": 110}
+MULTIPROCESSORS |= {"cdna3": 304, "cdna4": 256}
+"""Units that work on one tile each (vendors' data sheets); 108 is taken of unknown architectures."""
+TILES = ((256, 128, 1.0), (128, 256, 1.0), (128, 128, 0.95), (128, 64, 0.8), (64, 64, 0.6))
+"""Tile sizes that libraries choose from, and the share of the rate that each reaches when all units are busy:
+small tiles read their operands more often."""
+FILL_DEPTH = 96
+"""A product of depth k runs at k/(k + 96) of the rate: filling and emptying the pipeline of a tile."""
+CPU_HALF_RATE_SIZE = 64
+"""On CPUs a dim of d elements runs at d/(d + 64) of the rate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,8 +29,8 @@ class MeasuredMatmul:
     log_sizes: Floats
     log_rates: Floats
 
-    def seconds(self, m: Any, k: Any, n: Any) -> Floats:
-        """Return seconds of (m, k) x (k, n).
+    def seconds(self, m: Any, k: Any, n: Any, *, count: Any = 1, low: bool = False) -> Floats:  # noqa: ARG002
+        """Return seconds of `count` products (m, k) x (k, n); what was measured is of the workload's precision.
 
         The log of the rate is interpolated by inverse distance to the fourth in the logs of the sizes, so a
         measured shape gets exactly its measured time, and far away the nearest shapes decide.
@@ -34,26 +39,54 @@ class MeasuredMatmul:
         distance = ((point[..., None, :] - self.log_sizes) ** 2).sum(axis=-1)
         weight = 1.0 / (distance + 1e-9) ** 2
         log_rate = (weight * self.log_rates).sum(axis=-1) / weight.sum(axis=-1)
-        seconds: Floats = 2.0 * m * k * n / np.exp(log_rate)
+        seconds: Floats = 2.0 * count * m * k * n / np.exp(log_rate)
         return seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RooflineMatmul:
-    """A share of the peak that falls for small dims, or the memory's rate where that is slower."""
+    """The rate of the best products, less what tiles and waves leave empty, or the memory's rate where that is slower.
+
+    `units` tiles are worked on at once (0: no tiles, as on CPUs). Rates in FLOP/s, of 16-bit (32-bit) products and of
+    `low` ones in the workload's 8- or 4-bit precision.
+    """
 
     flops: float
+    low_flops: float
     bytes_per_second: float
     operand_bytes: int
+    low_operand_bytes: int
+    units: int
 
-    def seconds(self, m: Any, k: Any, n: Any) -> Floats:
-        """Return seconds of (m, k) x (k, n)."""
-        filled = 1.0
-        for size in (m, k, n):
-            filled = filled * (size / (size + HALF_RATE_SIZE))
-        moved = self.operand_bytes * (1.0 * m * k + 1.0 * k * n + 1.0 * m * n)
-        seconds: Floats = np.maximum(2.0 * m * k * n / (self.flops * filled), moved / self.bytes_per_second)
+    def seconds(self, m: Any, k: Any, n: Any, *, count: Any = 1, low: bool = False) -> Floats:
+        """Return seconds of `count` products (m, k) x (k, n) that are one kernel."""
+        rate = self.low_flops if low else self.flops
+        filled = self._filled(m, k, n, count) if self.units else self._half_rate(m, k, n)
+        operands = self.low_operand_bytes if low else self.operand_bytes
+        moved = operands * (1.0 * m * k + 1.0 * k * n) + self.operand_bytes * 1.0 * m * n
+        seconds: Floats = count * np.maximum(2.0 * m * k * n / (rate * filled), moved / self.bytes_per_second)
         return seconds
+
+    def _filled(self, m: Any, k: Any, n: Any, count: Any) -> Any:
+        """Return the share of the rate: of the tile sizes, the one whose edges and last wave waste least.
+
+        A product with few tiles splits its depth over idle units, at the price of adding the parts up.
+        """
+        best: Any = 0.0
+        for rows, columns, share in TILES:
+            tiles = np.ceil(m / rows) * np.ceil(n / columns)
+            used = 1.0 * m * n / (tiles * rows * columns)
+            waves = count * tiles / self.units
+            split = np.clip(np.floor(1 / waves), 1.0, np.maximum(np.floor(k / 1024), 1.0))
+            full = np.where(waves < 1, waves * split * np.where(split > 1, 0.85, 1.0), waves / np.ceil(waves))
+            best = np.maximum(best, share * used * np.minimum(full, 1.0))
+        return best * (k / (k + FILL_DEPTH))
+
+    def _half_rate(self, m: Any, k: Any, n: Any) -> Any:
+        filled: Any = 1.0
+        for size in (m, k, n):
+            filled = filled * (size / (size + CPU_HALF_RATE_SIZE))
+        return filled
 
 
 Matmul = MeasuredMatmul | RooflineMatmul
@@ -67,8 +100,12 @@ def resolve_matmul(problem: Problem, hardware: Hardware) -> Matmul:
         sizes = np.array([(t.m, t.k, t.n) for t in timings], dtype=np.float64)
         rates = 2.0 * sizes.prod(axis=1) / np.array([t.timing.seconds for t in timings])
         return MeasuredMatmul(log_sizes=np.log(sizes), log_rates=np.log(rates))
+    precision = PRECISIONS[problem.workload.precision]
     return RooflineMatmul(
-        flops=hardware.matmul_flops * PEAK_SHARE[hardware.kind],
+        flops=hardware.matmul_flops,
+        low_flops=hardware.low_matmul_flops,
         bytes_per_second=hardware.memory_bytes_per_second,
-        operand_bytes=PRECISIONS[problem.workload.precision].operand_bytes,
+        operand_bytes=precision.compute_bytes,
+        low_operand_bytes=precision.operand_bytes,
+        units=MULTIPROCESSORS.get(hardware.architecture or "", 108) if hardware.kind == "cuda" else 0,
     )

@@ -14,8 +14,8 @@ def overlapped_seconds(compute: Any, communication: Any, contention: Contention)
     `contention`; the one that is left over goes on alone. With sc = sm = κ this is the
     ``max + (κ−1)·min``; with 2 and 2 it is the sum.
     """
-    sc = max(contention.compute_slowdown, 1.0)
-    sm = max(contention.communication_slowdown, 1.0)
+    sc = np.maximum(contention.compute_slowdown, 1.0)
+    sm = np.maximum(contention.communication_slowdown, 1.0)
     compute_alone, communication_alone = compute * sc, communication * sm
     compute_first = compute_alone + communication - compute_alone / sm
     communication_first = communication_alone + compute - communication_alone / sc

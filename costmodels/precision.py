@@ -6,6 +6,8 @@ reduced and kept in fp32.
 
 from dataclasses import dataclass
 
+from autoplan.spec import OptimizerKind, Stack
+
 MASTER_BYTES = 4
 GRADIENT_BYTES = 4
 LOGIT_LOSS_BYTES = 4
@@ -27,29 +29,39 @@ PRECISIONS = {
     "fp32": Precision(compute_bytes=4, operand_bytes=4, rates=("fp32", "tf32")),
     "fp8": Precision(compute_bytes=2, operand_bytes=1, rates=("fp8", "bf16", "fp16")),
     "mxfp8": Precision(compute_bytes=2, operand_bytes=1, rates=("mxfp8", "fp8", "bf16", "fp16")),
+    "nvfp4": Precision(compute_bytes=2, operand_bytes=1, rates=("nvfp4", "mxfp8", "fp8", "bf16", "fp16")),
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimizerBytes:
-    """Bytes per parameter: what is kept between steps, and what one step reads and writes."""
+    """Bytes per parameter of the state kept between steps, and of fp32 passes beyond reading and writing once."""
 
     state: int
-    traffic: int
-
-
-def _optimizer(state: int, extra_passes: int = 0) -> OptimizerBytes:
-    # weight read and written, gradient read; every byte of state read and written; the norm is taken in fp64
-    # (cast, squared, summed: 4 + 8, 8 + 8, 8), then the gradient is read and written to scale it
-    master = 2 * MASTER_BYTES + GRADIENT_BYTES
-    clipping = GRADIENT_BYTES + 4 * 8 + 2 * GRADIENT_BYTES
-    return OptimizerBytes(state=state, traffic=master + 2 * state + clipping + extra_passes * MASTER_BYTES)
+    extra: int = 0
 
 
 OPTIMIZERS = {
-    "adamw": _optimizer(8),
-    "adamw8bit": _optimizer(2),
-    "muon": _optimizer(4),
-    "lamb": _optimizer(8, extra_passes=3),  # writes the update, reads it for its norm and again to apply it
-    "sgd": _optimizer(0),
+    "adamw": OptimizerBytes(state=8),
+    "adamw8bit": OptimizerBytes(state=2),
+    "muon": OptimizerBytes(state=4),
+    "lamb": OptimizerBytes(state=8, extra=12),  # writes the update, reads it for its norm and again to apply it
+    "sgd": OptimizerBytes(state=0),
 }
+
+
+def state_bytes(stack: Stack, optimizer: OptimizerKind) -> int:
+    """Return the bytes per parameter of an optimizer's state; the stack's own for Adam."""
+    return stack.moment_bytes if optimizer == "adamw" else OPTIMIZERS[optimizer].state
+
+
+def traffic_bytes(stack: Stack, optimizer: OptimizerKind, compute_bytes: int) -> int:
+    """Return the bytes per parameter that a step reads and writes.
+
+    The gradient is read, weight and state are read and written, the copy that compute reads is written, and clipping
+    by the global norm moves the stack's `clip_bytes`.
+    """
+    weight = 2 * (stack.master_bytes or stack.weight_bytes)
+    copy = compute_bytes if stack.weight_bytes and stack.master_bytes else 0
+    moved = weight + copy + stack.gradient_bytes + 2 * state_bytes(stack, optimizer)
+    return moved + stack.clip_bytes + OPTIMIZERS[optimizer].extra

@@ -21,6 +21,8 @@ ROOFLINE = 0.3
 
 _COMMUNICATION: dict[str, tuple[CollectiveOp, ...]] = {
     "tensor_parallel": ("all_reduce", "all_gather", "reduce_scatter"),
+    "context_parallel": ("all_gather", "reduce_scatter", "all_to_all"),
+    "expert_parallel": ("all_to_all",),
     "pipeline_send": ("send_recv",),
     "data_parallel": ("all_reduce", "all_gather", "reduce_scatter"),
 }
@@ -36,10 +38,13 @@ def find_sources(problem: Problem, resolved: Resolved) -> dict[str, Source]:
         "compute": compute,
         "recompute": compute,
         "tensor_parallel": communication["tensor_parallel"],
+        "context_parallel": communication["context_parallel"],
+        "expert_parallel": communication["expert_parallel"],
         "pipeline_bubble": compute,
         "pipeline_send": communication["pipeline_send"],
         "data_parallel": communication["data_parallel"],
         "optimizer": "measured" if fused else "roofline",
+        "overhead": compute,
         "memory": "interpolated" if known else "roofline",
     }
 
@@ -58,7 +63,7 @@ def relative_errors(problem: Problem, sources: dict[str, Source]) -> dict[str, f
 def _compute_source(resolved: Resolved) -> Source:
     if resolved.ratios.exact.all():
         return "measured"
-    measured = resolved.ratios.known.all() or isinstance(resolved.operations.matmul, MeasuredMatmul)
+    measured = resolved.ratios.known.all() or isinstance(resolved.matmul, MeasuredMatmul)
     return "interpolated" if measured else "roofline"
 
 
@@ -68,6 +73,8 @@ def _link_source(problem: Problem, resolved: Resolved, term: str) -> Source:
     placement, links = resolved.placement, resolved.links
     groups = {
         "tensor_parallel": [placement.tp],
+        "context_parallel": [placement.cp],
+        "expert_parallel": [placement.ep, placement.etp],
         "pipeline_send": [placement.pp],
         "data_parallel": [placement.dp_shard, placement.dp_replicate],
     }[term]

@@ -1,4 +1,4 @@
-"""Seconds of every unit of a stage: compute, what is redone, tensor parallelism, and data parallelism that shows."""
+"""Seconds of every unit of a stage: compute, what is repeated, and the communication of every axis that shows."""
 
 from dataclasses import dataclass
 
@@ -6,149 +6,156 @@ import numpy as np
 
 from autoplan.spec import Problem
 from autoplan.spec.problem import num_microbatches
-from costmodels.batch import Batch, Floats, Ints
-from costmodels.communication import Communication, communicate
-from costmodels.compute import Operations, resolve_operations
+from costmodels.batch import Batch, Bools, Floats, Ints
+from costmodels.coefficients import Coefficients, resolve_rates
+from costmodels.communication import DataWork, count_data_work
 from costmodels.hardware import Hardware, resolve_hardware
-from costmodels.links import Links, Placement, place, resolve_links
+from costmodels.links import Links, resolve_links
+from costmodels.matmul import Matmul, resolve_matmul
 from costmodels.measured import LayerRatios, resolve_layer_ratios
-from costmodels.overlap import exposed_seconds
 from costmodels.parameters import Parameters, count_parameters
-from costmodels.precision import GRADIENT_BYTES, OPTIMIZERS
+from costmodels.placement import Placement, place
+from costmodels.precision import GRADIENT_BYTES, PRECISIONS, traffic_bytes
+from costmodels.pricing import Rates, price_data, price_pass
+from costmodels.work import UnitWork, count_work
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepWork:
+    """Nominal seconds (n, u): adding up a micro-batch's gradients, and the optimizer's step."""
+
+    accumulation: Floats
+    optimizer: Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
-    """What a problem and a batch come down to before any cost is added up."""
+    """What a problem and a batch come down to before any cost is added up: counted work, and the rates to price it."""
 
     hardware: Hardware
-    operations: Operations
+    matmul: Matmul
     links: Links
     placement: Placement
     parameters: Parameters
+    work: UnitWork
+    data: DataWork
+    step: StepWork
+    every_batch: Bools
     ratios: LayerRatios
     sizes: Ints
     """(n,): which of the distinct sizes of `ratios` each configuration has."""
+    rates: Rates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitSeconds:
     """Arrays (n, u) by unit: seconds of one micro-batch, but `reduce` and `optimizer`, which are once per step.
 
-    `tensor_backward` includes the collectives that recompute repeats; `data_forward` and `data_backward` are
-    what the data-parallel communication of every micro-batch adds; `reduce` what that of the step adds.
+    `backward` includes the weight gradients, of which `weight` is the part. `tensor`, `context` and `expert` are what
+    the axis adds to forward and backward together, with what recompute repeats; `data_forward` and `data_backward`
+    what data parallelism adds to every micro-batch, and `reduce` what it adds to the step.
+    `communication_forward` is the part of tensor, context and expert that the forward has. `send` has shape (n,).
     """
 
     forward: Floats
     backward: Floats
+    weight: Floats
     recompute: Floats
-    tensor_forward: Floats
-    tensor_backward: Floats
+    tensor: Floats
+    context: Floats
+    expert: Floats
+    communication_forward: Floats
     data_forward: Floats
     data_backward: Floats
     reduce: Floats
     optimizer: Floats
     send: Floats
 
+    @property
+    def all_forward(self) -> Floats:
+        """A micro-batch's forward with everything that shows."""
+        return self.forward + self.communication_forward + self.data_forward
 
-def resolve(problem: Problem, batch: Batch) -> Resolved:
-    """Resolve hardware, rates, links, parameters and measured ratios for a batch."""
+    @property
+    def all_backward(self) -> Floats:
+        """A micro-batch's backward with everything that shows, recompute and weight gradients included."""
+        communication = self.tensor + self.context + self.expert - self.communication_forward
+        return self.backward + self.recompute + communication + self.data_backward
+
+
+def resolve(problem: Problem, batch: Batch, coefficients: Coefficients) -> Resolved:
+    """Count the work of a batch and resolve the rates to price it with."""
     hardware = resolve_hardware(problem)
-    operations = resolve_operations(problem, hardware)
+    matmul, links = resolve_matmul(problem, hardware), resolve_links(problem, hardware)
+    placement = place(batch, hardware)
+    parameters = count_parameters(problem.model, batch)
+    rates = resolve_rates(problem, hardware, coefficients)
     sizes, index = np.unique(np.stack([batch.micro_batch, batch.tp]), axis=1, return_inverse=True)
     return Resolved(
         hardware=hardware,
-        operations=operations,
-        links=resolve_links(problem, hardware),
-        placement=place(batch, hardware),
-        parameters=count_parameters(problem.model, batch),
-        ratios=resolve_layer_ratios(problem, operations, sizes[0], sizes[1]),
+        matmul=matmul,
+        links=links,
+        placement=placement,
+        parameters=parameters,
+        work=count_work(problem, batch, hardware=hardware, matmul=matmul, links=links),
+        data=count_data_work(problem, batch, links=links, placement=placement, parameters=parameters),
+        step=_count_step(problem, batch, hardware, parameters),
+        every_batch=reduces_every_batch(problem, batch),
+        ratios=resolve_layer_ratios(problem, hardware, matmul, links, rates, sizes[0], sizes[1]),
         sizes=index,
+        rates=rates,
     )
 
 
-def unit_seconds(problem: Problem, batch: Batch, resolved: Resolved) -> UnitSeconds:
+def unit_seconds(batch: Batch, resolved: Resolved) -> UnitSeconds:
     """Return the seconds of every unit of every configuration."""
-    forward, backward, redone = _compute(problem, batch, resolved)
-    backward += _accumulation(problem, batch, resolved)
-    communication = communicate(
-        problem, batch, links=resolved.links, placement=resolved.placement, parameters=resolved.parameters
+    work, rates, ratios = resolved.work, resolved.rates, resolved.ratios
+    forward, backward = price_pass(work.forward, rates), price_pass(work.backward, rates)
+    weight, again = price_pass(work.weight, rates), price_pass(work.again, rates)
+    of_forward, of_backward = ratios.unit_ratios(resolved.sizes)
+    compute = forward.compute * of_forward
+    weights = weight.compute * of_backward + resolved.step.accumulation / rates.memory
+    gradients = backward.compute * of_backward + weights
+    repeated = again.compute * of_forward
+    shown_forward = forward.tensor + forward.context + forward.expert
+    data = price_data(
+        resolved.data,
+        rates,
+        zero_stage=batch.zero_stage[:, None],
+        every_batch=resolved.every_batch[:, None],
+        forward=compute + shown_forward,
+        backward=gradients + repeated + backward.communication + again.communication,
     )
-    data_forward, data_backward, reduce = _exposed_data_parallel(
-        batch,
-        communication,
-        resolved.hardware,
-        forward=forward + communication.tensor_forward,
-        backward=backward + redone + communication.tensor_backward,
-    )
-    traffic = OPTIMIZERS[problem.workload.optimizer].traffic * resolved.parameters.sharded
     return UnitSeconds(
-        forward=forward,
-        backward=backward,
-        recompute=redone,
-        tensor_forward=communication.tensor_forward,
-        tensor_backward=communication.tensor_backward,
-        data_forward=data_forward,
-        data_backward=data_backward,
-        reduce=reduce,
-        optimizer=traffic / resolved.hardware.optimizer_bytes_per_second,
-        send=communication.send,
+        forward=compute,
+        backward=gradients,
+        weight=weights,
+        recompute=repeated,
+        tensor=forward.tensor + backward.tensor + again.tensor,
+        context=forward.context + backward.context + again.context,
+        expert=forward.expert + backward.expert + again.expert,
+        communication_forward=shown_forward,
+        data_forward=data.forward,
+        data_backward=data.backward,
+        reduce=data.step,
+        optimizer=resolved.step.optimizer / rates.optimizer,
+        send=resolved.data.send.seconds(rates.links),
     )
 
 
-def _compute(problem: Problem, batch: Batch, resolved: Resolved) -> tuple[Floats, Floats, Floats]:
-    """Return forward, backward and redone seconds (n, u), computed once for each distinct size."""
-    keys = np.stack([batch.micro_batch, batch.tp, batch.sequence_parallel.astype(np.int64)])
-    distinct, first, index = np.unique(keys, axis=1, return_index=True, return_inverse=True)
-    micro_batch, tp, split = distinct[0], distinct[1], distinct[2] == 1
-    operations, ratios = resolved.operations, resolved.ratios
-    rows = resolved.sizes[first]
-    passes = []
-    for b, block in enumerate(problem.model.blocks):
-        layer = operations.block(
-            block, micro_batch=micro_batch, seq_len=problem.workload.seq_len, tp=tp, sequence_parallel=split
-        )
-        scale = ratios.forward[rows, b]
-        passes.append((layer.forward * scale, layer.backward * ratios.backward[rows, b], layer.redone * scale))
-    seq_len = problem.workload.seq_len
-    embedding = operations.embedding(micro_batch=micro_batch, seq_len=seq_len, tp=tp)
-    head = operations.head(micro_batch=micro_batch, seq_len=seq_len, tp=tp, sequence_parallel=split)
-    nothing = np.zeros(len(tp))
-    passes += [(ends.forward, ends.backward, nothing) for ends in (embedding, head)]
-    passes.append((nothing, nothing, nothing))
-    forward, backward, redone = (np.stack(column, axis=1)[index] for column in zip(*passes, strict=True))
-    full, selective = (batch.recompute == "full")[:, None], (batch.recompute == "selective")[:, None]
-    again = np.where(full, forward, np.where(selective, np.minimum(redone, forward), 0.0))
-    again[:, -3:] = 0.0
-    return forward, backward, again
+def reduces_every_batch(problem: Problem, batch: Batch) -> Bools:
+    """Return where gradients are reduced after every micro-batch (n,): sharded ones, unless buckets hold them whole."""
+    reduces: Bools = (batch.zero_stage >= 2) & (problem.stack.data_parallel != "ddp")
+    return reduces
 
 
-def _accumulation(problem: Problem, batch: Batch, resolved: Resolved) -> Floats:
-    """Return the seconds of adding a micro-batch's gradients to those before, in fp32, where they stay unsharded."""
-    size = resolved.operations.precision.compute_bytes
-    adds = (batch.zero_stage <= 1) & (num_microbatches(problem, batch) > 1)
-    moved = np.where(adds[:, None], (size + 2 * GRADIENT_BYTES) * resolved.parameters.local, 0.0)
-    seconds: Floats = moved / resolved.hardware.memory_bytes_per_second
-    return seconds
-
-
-def _exposed_data_parallel(
-    batch: Batch, communication: Communication, hardware: Hardware, *, forward: Floats, backward: Floats
-) -> tuple[Floats, Floats, Floats]:
-    """Return what data-parallel communication adds to a forward, to a backward, and to the step.
-
-    FSDP2 gathers the next layer while this one computes, and reduces the last one's gradients during the next
-    one's backward: a unit's communication hides behind as much compute as its own, on pipelined stages too. The
-    first gather of a stage hides behind nothing. Replicas are reduced in the step's last backward, beside what
-    every backward has. The exchange of a tied table comes after that.
-    """
-    zero = batch.zero_stage[:, None]
-    gather, contention = communication.gather, hardware.contention
-    exposed_gather = exposed_seconds(forward, gather, contention)
-    exposed_gather[:, -1] = np.maximum(gather - exposed_gather, 0.0)[:, :-3].max(axis=1)
-    every = np.where(zero == 3, gather, 0.0) + np.where(zero >= 2, communication.scatter, 0.0)
-    last = every + np.where(zero == 1, communication.scatter, 0.0) + communication.replicate
-    exposed_every = exposed_seconds(backward, every, contention)
-    once = exposed_seconds(backward, last, contention) - exposed_every + communication.tied
-    once += np.where((zero == 1) | (zero == 2), exposed_gather, 0.0)
-    return np.where(zero == 3, exposed_gather, 0.0), exposed_every, once
+def _count_step(problem: Problem, batch: Batch, hardware: Hardware, parameters: Parameters) -> StepWork:
+    """Count the bytes of adding a micro-batch's gradients to those before, where they stay unsharded, and of the step."""
+    size = PRECISIONS[problem.workload.precision].compute_bytes
+    adds = ~reduces_every_batch(problem, batch) & (num_microbatches(problem, batch) > 1)
+    moved = np.where(adds[:, None], (size + 2 * GRADIENT_BYTES) * parameters.local, 0.0)
+    traffic = traffic_bytes(problem.stack, problem.workload.optimizer, size) * parameters.sharded
+    return StepWork(
+        accumulation=moved / hardware.memory_bytes_per_second,
+        optimizer=traffic / hardware.optimizer_bytes_per_second,
+    )

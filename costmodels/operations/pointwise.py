@@ -1,0 +1,123 @@
+"""What happens between products: bytes read and written, launches, and what stays for the backward, by software.
+
+`eager` PyTorch runs each step as its own kernel; `fused` and `compiled` ones read inputs once and write outputs once.
+"""
+
+from typing import Any
+
+from autoplan.spec import Mlp, Norm
+from costmodels.operations.operation import Operation, Tag
+from costmodels.operations.sizes import Sizes
+
+FP32 = 4
+
+
+def normalization(sizes: Sizes, norm: Norm, name: str, *, saved_output: Any) -> tuple[Operation, ...]:
+    """Return a norm of the hidden state; `saved_output` is what the next product keeps of it.
+
+    One kernel reads and writes once (backward: two reads, one write). Written out in PyTorch, an RMSNorm casts to
+    fp32, squares, averages, scales, casts back and weighs: 36 bytes an element of 16 bits in six kernels, about twice
+    that in the backward, and it keeps the fp32 copy.
+    """
+    element = sizes.element
+    size = sizes.outside * sizes.hidden
+    statistics = sizes.outside * FP32 * (2 if norm.kind == "layernorm" else 1)
+    kept = Operation(name=f"{name}.input", tag="product", saved=size * element + statistics)
+    if sizes.stack.fused_norms or sizes.stack.pointwise == "compiled":
+        moved, back, kernels, copies = 2 * element, 3 * element, 1.0, 0.0
+    else:
+        moved, back, kernels, copies = 5 * element + 26, 8 * element + 44, 6.0, FP32 * size
+    return (
+        kept,
+        Operation(
+            name=name,
+            tag="norms",
+            forward_bytes=size * moved,
+            backward_bytes=size * back,
+            forward_kernels=kernels,
+            backward_kernels=2 * kernels,
+            saved=saved_output + copies,
+        ),
+    )
+
+
+def residual(sizes: Sizes, name: str, *, bias: bool) -> Operation:
+    """Return a sum onto the residual, with the bias and the dropout before it where there are any."""
+    element, stack = sizes.element, sizes.stack
+    size = sizes.outside * sizes.hidden
+    mask = 1 if stack.dropout else 0
+    if stack.pointwise == "eager":
+        steps = 1 + bias + stack.dropout
+        forward = 3 * element + 2 * element * bias + (2 * element + mask) * stack.dropout
+        backward = 2 * element + element * bias + (2 * element + mask) * stack.dropout
+    else:
+        steps, forward, backward = 1, 3 * element + mask, 2 * element + mask
+    return Operation(
+        name=name,
+        tag="pointwise",
+        forward_bytes=size * forward,
+        backward_bytes=size * backward,
+        forward_kernels=float(steps),
+        backward_kernels=float(steps),
+        saved=size * mask,
+    )
+
+
+def rotary(sizes: Sizes, width: Any) -> Operation:
+    """Return rotary positions over `width` elements a token.
+
+    Eager ones work in fp32: cast up, four half-width products, two sums, a concatenation, cast down, the same back.
+    """
+    element = sizes.element
+    casts = 0 if element == FP32 else 2 * (element + FP32)
+    per_element = casts + FP32 * (4 + 3 + 2) if sizes.stack.pointwise == "eager" else 2 * element
+    kernels = 10.0 if sizes.stack.pointwise == "eager" else 1.0
+    moved = sizes.tokens * width * per_element
+    return Operation(
+        name="rotary",
+        tag="pointwise",
+        forward_bytes=moved,
+        backward_bytes=moved,
+        forward_kernels=2 * kernels,
+        backward_kernels=2 * kernels,
+    )
+
+
+def head_norms(sizes: Sizes, width: Any) -> Operation:
+    """Return the norms of queries and keys, `width` elements a token, whose inputs stay too."""
+    moved = sizes.tokens * width * sizes.element
+    return Operation(
+        name="head_norms",
+        tag="norms",
+        forward_bytes=2 * moved,
+        backward_bytes=3 * moved,
+        forward_kernels=2.0,
+        backward_kernels=4.0,
+        saved=moved,
+    )
+
+
+def activation(sizes: Sizes, mlp: Mlp, elements: Any, *, name: str, tag: Tag = "pointwise") -> Operation:
+    """Return the activation of `elements` products (the tokens times the local width) and what it leaves.
+
+    Gated: eager runs the activation and the product apart (5 and 9 elements moved, both results kept), a fused kernel
+    moves 3 and 5. Not gated: 2 and 3, with a bias of its own 2 more each when eager.
+    """
+    element = sizes.element
+    eager = sizes.stack.pointwise == "eager"
+    if mlp.gated:
+        moved, back, kernels = (5, 9, 2.0) if eager else (3, 5, 1.0)
+        copies = 1 if eager else 0
+    else:
+        moved, back, kernels = (2, 3, 1.0)
+        copies = 0
+    biased = 2 if eager and mlp.bias else 0
+    return Operation(
+        name=name,
+        tag=tag,
+        forward_bytes=elements * element * (moved + biased),
+        backward_bytes=elements * element * (back + biased),
+        forward_kernels=kernels + bool(biased),
+        backward_kernels=kernels + bool(biased),
+        saved=elements * (sizes.operand + copies * element),
+    )

@@ -1,0 +1,123 @@
+"""From counted work to seconds, with the few coefficients that say how well hardware and software do.
+
+Everything here is arithmetic over arrays of shape (n,) or (n, u); a rate is a scalar, or an array (n, 1) where
+configurations of several problems are priced together.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from autoplan.spec.profile import Contention
+from costmodels.batch import Floats
+from costmodels.communication import DataWork
+from costmodels.links import LinkRates, LinkWork
+from costmodels.overlap import exposed_seconds
+from costmodels.work import PassWork
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """Shares of the nominal rates that are reached, and what the host and overlapping cost.
+
+    `products`, `low_products`, `grouped_products`, `attention`, `memory` and `optimizer` are at most about 1;
+    `host_seconds` is of one launch. Of communication that runs beside compute, `hidden_…` is the share that can hide.
+    `step_seconds` is spent once per step whatever is trained; `jitter` is the share of the step by which the slowest
+    of many ranks lags behind the mean, for each doubling of the nodes.
+    """
+
+    products: Any
+    low_products: Any
+    grouped_products: Any
+    attention: Any
+    memory: Any
+    optimizer: Any
+    host_seconds: Any
+    links: LinkRates
+    hidden_data: Any
+    hidden_tensor: Any
+    hidden_context: Any
+    hidden_expert: Any
+    contention: Contention
+    step_seconds: Any
+    jitter: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassSeconds:
+    """Seconds (n, u) of one pass: compute, and the communication of each axis that shows."""
+
+    compute: Floats
+    tensor: Floats
+    context: Floats
+    expert: Floats
+
+    @property
+    def communication(self) -> Floats:
+        """What all axes add."""
+        return self.tensor + self.context + self.expert
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataSeconds:
+    """Seconds (n, u): what data parallelism adds to every forward, to every backward, and to the step."""
+
+    forward: Floats
+    backward: Floats
+    step: Floats
+
+
+def price_pass(work: PassWork, rates: Rates) -> PassSeconds:
+    """Return the seconds of a pass: the device's, or the host's where that is slower; and what communication adds."""
+    products = (
+        work.products / rates.products
+        + work.low_products / rates.low_products
+        + work.grouped_products / rates.grouped_products
+    )
+    attention = work.attention / rates.attention
+    device = products + attention + work.memory / rates.memory
+    compute = np.maximum(device, work.kernels * rates.host_seconds)
+    return PassSeconds(
+        compute=compute,
+        tensor=_shown(work.tensor, rates.hidden_tensor, products, rates),
+        context=_shown(work.context, rates.hidden_context, attention, rates),
+        expert=_shown(work.expert, rates.hidden_expert, products, rates),
+    )
+
+
+def _shown(work: LinkWork, hidden: Any, behind: Floats, rates: Rates) -> Floats:
+    """Return what is left of communication after the share `hidden` of it ran beside `behind`."""
+    seconds = work.seconds(rates.links)
+    beside = seconds * hidden
+    shown: Floats = seconds - beside + exposed_seconds(behind, beside, rates.contention)
+    return np.minimum(shown, seconds)
+
+
+def price_data(
+    work: DataWork, rates: Rates, *, zero_stage: Any, every_batch: Any, forward: Floats, backward: Floats
+) -> DataSeconds:
+    """Return what data-parallel communication adds to a forward, to a backward, and to the step.
+
+    The next unit's weights are gathered while this one computes, and the last one's gradients reduced during the next
+    one's backward: a unit's communication hides behind as much compute as its own, on pipelined stages too. The first
+    gather of a stage hides behind nothing. Replicas are reduced in the step's last backward, beside what every
+    backward has. The exchange of a tied table comes after that. `zero_stage` has shape (n, 1); `every_batch` says that
+    gradients are reduced after every micro-batch.
+    """
+    gather, scatter = work.gather.seconds(rates.links), work.scatter.seconds(rates.links)
+    replicate, tied = work.replicate.seconds(rates.links), work.tied.seconds(rates.links)
+    shown_gather = _beside(forward, gather, rates)
+    shown_gather[:, -1] = np.maximum(gather - shown_gather, 0.0)[:, :-3].max(axis=1)
+    every = np.where(zero_stage == 3, gather, 0.0) + np.where(every_batch, scatter, 0.0)
+    last = every + np.where((zero_stage > 0) & ~every_batch, scatter, 0.0) + replicate
+    shown_every = _beside(backward, every, rates)
+    once = _beside(backward, last, rates) - shown_every + tied
+    once = once + np.where((zero_stage == 1) | (zero_stage == 2), shown_gather, 0.0)
+    return DataSeconds(forward=np.where(zero_stage == 3, shown_gather, 0.0), backward=shown_every, step=once)
+
+
+def _beside(compute: Floats, communication: Floats, rates: Rates) -> Floats:
+    hidden = communication * rates.hidden_data
+    shown: Floats = communication - hidden + exposed_seconds(compute, hidden, rates.contention)
+    return np.minimum(shown, communication)
