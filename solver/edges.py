@@ -85,7 +85,7 @@ def _finish_bounds(pipeline: Pipeline, windows: Windows) -> tuple[Floats, Floats
     send, m = float(costs.send_seconds[0]), int(costs.num_microbatches[0])
     k = costs.in_flight[0, :pp, None, None]
     stage = np.arange(pp, dtype=np.float64)
-    blocked, delay = (send, 0.0) if costs.send_blocks else (0.0, send)
+    blocked, delay = (send, 0.0) if costs.send_blocks[0] else (0.0, send)
     forward = _sums(pipeline, windows, costs.forward_seconds[0], np.where(stage < pp - 1, blocked, 0.0))
     backward = _sums(pipeline, windows, costs.backward_seconds[0], np.where(stage > 0, blocked, 0.0))
     down, up = stage[:, None, None] * delay, (pp - 1 - stage)[:, None, None] * delay

@@ -1,8 +1,8 @@
-"""Configurations of several stages with their unit costs, ready for the search over cuts."""
+"""Configurations of several stages of one chunk with their unit costs, ready for the search over cuts."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -12,6 +12,8 @@ from costmodels.estimate import stage_costs
 from costmodels.hardware import resolve_hardware
 from costmodels.pipeline import finish_seconds
 from costmodels.stage_costs import StageCosts, count_units, sum_units
+
+Times = TypeVar("Times", float, Floats)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,18 +36,29 @@ class Pipeline:
         batch = replace(self.row.take(repeated), cuts=np.asarray(cuts))
         costs = _take(self.costs, repeated)
         counts = count_units(self.model, batch)
+        weight = sum_units(counts, costs.weight_seconds)
         finish = finish_seconds(
             batch.schedule,
             batch.pp,
+            batch.virtual_stages,
             costs.num_microbatches,
             forward=sum_units(counts, costs.forward_seconds),
-            backward=sum_units(counts, costs.backward_seconds),
+            backward=sum_units(counts, costs.backward_seconds) - weight,
+            weight=weight,
             send_seconds=costs.send_seconds,
             send_blocks=costs.send_blocks,
         )
         reduced = (finish + sum_units(counts, costs.reduce_seconds)).max(axis=1)
         optimized = sum_units(counts, costs.optimizer_seconds).max(axis=1)
-        return reduced + optimized, self.cost_bytes(cuts)
+        return self.step_seconds(reduced + optimized), self.cost_bytes(cuts)
+
+    def step_seconds(self, busy: Times) -> Times:
+        """Return the step time of which `busy` seconds are the pipeline's, the reduction's and the optimizer's."""
+        return busy * (1 + self.costs.jitter) + self.costs.step_seconds
+
+    def busy_seconds(self, step: float) -> float:
+        """Return what a step of `step` seconds leaves to pipeline, reduction and optimizer."""
+        return (step - self.costs.step_seconds) / (1 + self.costs.jitter)
 
     def cost_bytes(self, cuts: Sequence[tuple[int, ...]]) -> Floats:
         """Return the peak memory (k,) of k cuts."""
@@ -70,6 +83,6 @@ def pipelines(problem: Problem, batch: Batch) -> Iterator[Pipeline]:
 
 
 def _take(costs: StageCosts, index: Ints) -> StageCosts:
-    names = [item.name for item in fields(costs) if item.name != "send_blocks"]
+    names = [item.name for item in fields(costs) if item.name not in {"step_seconds", "jitter"}]
     arrays: dict[str, Any] = {name: getattr(costs, name)[index] for name in names}
     return replace(costs, **arrays)

@@ -5,16 +5,17 @@ and stage p−1 also the head. A stage has at least one layer.
 
 Objective: min T(x), the step time of `costmodels.estimate.evaluate`:
 
-    T(x) = max_s (finish_s + reduce_s) + max_s optimizer_s,
+    T(x) = (max_s (finish_s + reduce_s) + max_s optimizer_s)·(1 + jitter) + overhead,
 
-finish_s being the end of stage s's last backward in the event simulation of the schedule.
+finish_s being the end of stage s's last backward in the event simulation of the schedule; `Pipeline.step_seconds` adds
+what no cuts change.
 Constraint: static_s + in_flight_s · activations_s ≤ memory limit on every stage s (`solver.edges.edge_memory`).
 
 Bound: `solver.edges.bound_edges` gives for every edge (s, a, b), that is x_s = a and x_{s+1} = b, bounds that hold
 whatever the other cuts are: φ on finish_s + reduce_s, β on finish_0, ψ = optimizer_s, and ρ(b) = reduce_0 for s = 0;
 all are inf where memory is exceeded. So for every x
 
-    T(x) ≥ max(max_s φ_s, max_s β_s + ρ(x_1)) + max_s ψ_s,
+    T(x) ≥ (max(max_s φ_s, max_s β_s + ρ(x_1)) + max_s ψ_s)·(1 + jitter) + overhead,
 
 and for each of φ, β, ψ `_least_to_go` computes exactly, with layers that are alike told apart by nothing but an index,
 
@@ -123,8 +124,7 @@ def _best_within(pipeline: Pipeline, windows: Windows, *, cutoff: float, stop: C
 
     def combine(maxima: Floats, first_stage: Ints) -> Floats:
         finish, back, optimizer = maxima
-        total: Floats = np.maximum(finish, back + edges.first_reduce[first_stage]) + optimizer
-        return total
+        return pipeline.step_seconds(np.maximum(finish, back + edges.first_reduce[first_stage]) + optimizer)
 
     best: Solution | None = None
     leaves: list[tuple[int, ...]] = []

@@ -1,7 +1,8 @@
 """Where the boundaries of a configuration's stages can be, so that deep models cost little.
 
-Let x be cuts that fit memory and take at most T. With f, g the forward and backward seconds of one micro-batch on
-stage s, m micro-batches, W = Σ (f + g) over all stages, k = in_flight_s and O = Σ optimizer, every stage has
+Let x be cuts that fit memory and take at most T, not counting what no cuts change (`Pipeline.busy_seconds`). With f, g
+the forward and backward seconds of one micro-batch on stage s, m micro-batches, W = Σ (f + g) over all stages,
+k = in_flight_s and O = Σ optimizer, every stage has
 
 - static + k·activations ≤ memory limit;
 - m·(f + g) ≤ T − O/p, since the stage is busy so long and max_s optimizer_s ≥ O/p;
@@ -143,7 +144,7 @@ def _time_limits(pipeline: Pipeline, seconds: float) -> tuple[_Limit, _Limit]:
     stage_f, stage_g = (once_per_stage(pipeline, one[0]) for one in (costs.forward_seconds, costs.backward_seconds))
     optimizer = costs.optimizer_seconds[0]
     optimized = sum_layers(pipeline, optimizer)[-1] + once_per_stage(pipeline, optimizer).sum()
-    left = seconds * (1 + ROUNDING) - optimized / pp
+    left = pipeline.busy_seconds(seconds * (1 + ROUNDING)) - optimized / pp
     whole = (forward[-1] + backward[-1] + (stage_f + stage_g).sum()) * (1 - ROUNDING)
     busy = _Limit(np.tile(m * (forward + backward), (pp, 1)), left - m * (stage_f + stage_g))
     turns = (m - 1) * forward + (m - k)[:, None] * backward

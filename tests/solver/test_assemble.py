@@ -1,14 +1,16 @@
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 import torch
 
-from autoplan.spec import Configuration, Estimate, read_plan
+from autoplan.spec import Configuration, Estimate, Stack, read_plan
 from autoplan.spec.codec import to_json
 from autoplan.spec.plan import Search
 from autoplan.spec.tensors import model_tensors
 from solver.assemble import assemble, default_optimizer, plan_cuts, shard
 from tests.solver.problems import make_cluster, make_model, make_problem
+from tests.tiny_models import hybrid_like, latent_like, moe_like
 
 ESTIMATE = Estimate(
     step_seconds=1.0,
@@ -72,6 +74,49 @@ def test_a_plan_that_cannot_run_here_says_why():
     assert plan.not_runnable_reasons == ("optimizer muon is not in the executor",)
 
 
+def test_a_plan_for_other_software_says_so_and_has_another_id():
+    problem = make_problem(cluster=make_cluster(nodes=2))
+    other = replace(problem, stack=Stack(name="other", reduce_bytes=2))
+    plan = assemble(other, PIPELINE, (0, 3, 4), estimate=ESTIMATE)
+    assert plan.not_runnable_reasons == ("stack other: the plan is for that software, not for the executor here",)
+    assert plan.stack == other.stack
+    assert plan.precision.reduce == "bfloat16"
+    assert plan.id != make_plan().id
+    assert read_plan(to_json(plan), where="plan") == plan
+
+
+@pytest.mark.parametrize(
+    ("schedule", "cuts", "held"),
+    [
+        ("interleaved", (0, 1, 2, 3, 4), [[(0, 1), (2, 1)], [(1, 1), (3, 1)]]),
+        ("zb-v", (0, 1, 2, 3, 4), [[(0, 1), (3, 1)], [(1, 1), (2, 1)]]),
+        ("interleaved", (0, 0, 2, 4, 4), [[(0, 0), (2, 2)], [(0, 2), (4, 0)]]),
+    ],
+)
+def test_chunks_go_round_the_ranks_or_turn_back(schedule, cuts, held):
+    c = Configuration(dp_replicate=4, pp=2, schedule=schedule, virtual_stages=2)
+    plan = make_plan(c, cuts)
+    assert [[(chunk.first_layer, chunk.num_layers) for chunk in stage.chunks] for stage in plan.stages] == held
+    ends = [(chunk.embedding, chunk.head) for stage in plan.stages for chunk in stage.chunks]
+    first, last = (0, 1) if schedule == "zb-v" else (0, 3)
+    assert [i for i, (embedding, _) in enumerate(ends) if embedding] == [first]
+    assert [i for i, (_, head) in enumerate(ends) if head] == [last]
+    assert plan_cuts(plan) == cuts
+    assert not plan.runnable
+    assert read_plan(to_json(plan), where="plan") == plan
+
+
+@pytest.mark.parametrize(
+    ("layers", "recomputed", "pattern"), [(4, 0, "ffff"), (4, 2, "nfnf"), (5, 3, "nfnff"), (4, 1, "nnnf")]
+)
+def test_layers_to_recompute_are_spread_evenly(layers, recomputed, pattern):
+    problem = make_problem(model=make_model(layers=layers))
+    c = Configuration(dp_replicate=4, recompute="full", recompute_layers=recomputed)
+    plan = assemble(problem, c, (0, layers), estimate=ESTIMATE)
+    assert "".join(layer.recompute[0] for layer in plan.layers) == pattern
+    assert plan.runnable
+
+
 @pytest.mark.parametrize(("precision", "compute"), [("bf16", "bfloat16"), ("fp16", "float16"), ("fp32", "float32")])
 def test_masters_and_reductions_are_fp32(precision, compute):
     problem = make_problem(precision=precision)
@@ -118,6 +163,44 @@ def test_groups_cover_every_parameter_once():
         names += [prefix + tensor.name for prefix in prefixes for tensor in group.tensors]
     assert sorted(names) == sorted(tensor.name for tensor in model_tensors(model))
     assert len(sharding.groups) == 4
+
+
+@pytest.mark.parametrize("model", [moe_like(num_layers=4, shared=16), latent_like(num_layers=4), hybrid_like()])
+def test_groups_of_every_family_cover_every_parameter_once(model):
+    sharding = shard(make_problem(model=model), Configuration(dp_shard=2, tp=2, zero_stage=3, ep=2))
+    shapes = {tensor.name: tensor.local_shape(2, ep=2) for tensor in model_tensors(model)}
+    found = [
+        (prefix + tensor.name, tensor.shape, group.experts)
+        for group in sharding.groups
+        for prefix in ([f"layers.{layer}." for layer in group.layers] or [""])
+        for tensor in group.tensors
+    ]
+    assert len(found) == len(shapes)
+    assert {name: shape for name, shape, _ in found} == shapes
+    assert all(experts == (".experts." in name) for name, _, experts in found)
+    has_experts = any(group.experts for group in sharding.groups)
+    assert sharding.expert_ranks == (2 if has_experts else None)
+
+
+def test_experts_are_cut_over_the_ranks_that_share_them_by_width_where_they_are_few():
+    model = moe_like(num_experts=4, width=24)
+    problem = make_problem(model=model)
+
+    def experts_up(**degrees):
+        sharding = shard(problem, Configuration(zero_stage=3, **degrees))
+        (group,) = (group for group in sharding.groups if group.experts)
+        return sharding.expert_ranks, group.padding, next(x for x in group.tensors if x.name.endswith("up.weight"))
+
+    ranks, padding, up = experts_up(dp_shard=4, ep=2)
+    assert (ranks, padding, up.shape, up.dims, up.local_units) == (2, 0, (2, 24, 16), (0,), (0, (1, 1)))
+    ranks, padding, up = experts_up(dp_shard=8, ep=2)
+    assert (ranks, padding, up.shape, up.dims, up.local_units) == (4, 0, (2, 24, 16), (1,), (0, (6, 6, 6, 6)))
+    assert up.granularity * 24 == up.numel == 2 * 24 * 16
+
+
+def test_context_parallel_ranks_shard_too():
+    sharding = shard(make_problem(), Configuration(dp_shard=2, cp=4, zero_stage=3))
+    assert sharding.ranks == 8
 
 
 def test_a_plan_for_many_ranks_stays_small():

@@ -94,8 +94,13 @@ def test_a_pin_that_breaks_a_rule_is_not_a_lack_of_memory():
 
 
 def test_context_parallelism_is_refused_by_its_own_rule():
-    error = refuse(make_problem(), SearchOptions(fix={"cp": 2}))
-    assert "cp 2: context parallelism is not in the plan space" in error.message
+    error = refuse(make_problem(seq_len=1022), SearchOptions(fix={"cp": 2}))
+    assert "cp 2 by allgather needs seq_len 1022 in 4 equal parts" in error.message
+
+
+def test_expert_parallelism_of_a_dense_model_is_refused_by_its_own_rule():
+    error = refuse(make_problem(), SearchOptions(fix={"ep": 2}))
+    assert "ep 2, etp 1: the model has no experts" in error.message
 
 
 def test_a_batch_that_nothing_divides_names_the_next_that_works():

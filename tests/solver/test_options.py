@@ -26,6 +26,9 @@ def test_pins_are_read_with_their_types():
         ("zero_stage=4", "one of 0, 1, 2, 3"),
         ("sequence_parallel=1", "one of false, true"),
         ("schedule=__import__('os')", "one of gpipe, 1f1b"),
+        ("schedule=zb-v", "the search has gpipe and 1f1b; `autoplan estimate` takes zb-v"),
+        ("cp_method=star", "one of ulysses, allgather, ring"),
+        ("recompute_layers=-1", "whole number of 0 or more"),
     ],
 )
 def test_a_bad_pin_names_the_flag(item, says):
@@ -42,6 +45,8 @@ def test_a_pin_given_twice_is_refused():
 def test_pins_are_checked_however_the_options_were_made():
     with pytest.raises(ConfigurationError, match="--fix tp=x: tp is a whole number"):
         SearchOptions(fix={"tp": "x"})
+    with pytest.raises(ConfigurationError, match="--fix schedule=interleaved: the search has"):
+        SearchOptions(fix={"schedule": "interleaved"})
     with pytest.raises(ConfigurationError, match="--fix zero_stage=true"):
         SearchOptions(fix={"zero_stage": True})
     with pytest.raises(ConfigurationError, match="--time-limit"):

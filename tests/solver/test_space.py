@@ -6,9 +6,10 @@ from hypothesis import strategies as st
 
 from autoplan.spec import Configuration
 from autoplan.spec.rules import broken
-from solver.options import CHOICES, Condition, SearchOptions
+from solver.options import CHOICES, SEARCHED, Condition, SearchOptions
 from solver.space import divisors, enumerate_space, plainest
 from tests.solver.problems import make_cluster, make_model, make_problem
+from tests.tiny_models import latent_like, moe_like
 
 
 def configurations(problem, options):
@@ -25,7 +26,7 @@ def brute_force(problem, options):
             CHOICES["sequence_parallel"],
             CHOICES["zero_stage"],
             range(1, problem.workload.global_batch + 1),
-            CHOICES["schedule"],
+            SEARCHED,
             CHOICES["recompute"],
         ):
             c = Configuration(
@@ -103,7 +104,26 @@ def test_one_micro_batch_is_1f1b():
 
 def test_a_space_without_configurations_is_empty():
     assert len(enumerate_space(make_problem(), SearchOptions(fix={"tp": 3}))) == 0
-    assert len(enumerate_space(make_problem(), SearchOptions(fix={"cp": 2}))) == 0
+    assert len(enumerate_space(make_problem(seq_len=1022), SearchOptions(fix={"cp": 2}))) == 0
+
+
+@pytest.mark.parametrize(
+    ("model", "pins"),
+    [
+        (make_model(), {"cp": 2, "cp_method": "ring"}),
+        (make_model(), {"recompute_layers": 3}),
+        (moe_like(num_layers=4), {"ep": 4, "etp": 2}),
+        (latent_like(num_layers=4), {"ep": 2, "cp": 2, "recompute": "full", "recompute_layers": 1}),
+    ],
+)
+def test_what_is_not_searched_can_be_pinned(model, pins):
+    problem = make_problem(model=model, cluster=make_cluster(per_node=8))
+    pinned = configurations(problem, SearchOptions(fix=pins))
+    assert len({(c.tp, c.pp) for c in pinned}) > 2
+    assert all(getattr(c, name) == pin for c in pinned for name, pin in pins.items())
+    defaults = {name: getattr(Configuration(), name) for name in pins if name != "recompute"}
+    searched = configurations(problem, SearchOptions())
+    assert all(getattr(c, name) == default for c in searched for name, default in defaults.items())
 
 
 def test_even_cuts_come_with_the_space():
