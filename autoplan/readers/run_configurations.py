@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from itertools import product
 from math import gcd
 
-from autoplan.readers.run_models import CannotModel, needed
+from autoplan.readers.run_models import CannotModel, needed, read_arch
 from autoplan.readers.table import Row
 from autoplan.spec import Configuration, CpMethod, Recompute, Schedule, Stack
 
@@ -157,6 +157,9 @@ def _read_shardings(
         dp_shard = gcd(degrees.dp, dp_shard)
     if dp_shard * degrees.cp == 1:
         return ((0, 1),)
+    if stage == 3 and degrees.pp > 1 and framework.name == "torchtitan":
+        assumptions.append("zero_stage 1: with a pipeline weights stay gathered and gradients wait for the last pass")
+        stage = 1
     stages = (stage,) if stage is not None else ZERO_STAGES.get(framework.name, (1,))
     if stage is None:
         assumptions.append("zero_stage " + " or ".join(map(str, stages)))
@@ -232,7 +235,8 @@ def _read_sequence_parallel(row: Row, tp: int, framework: Stack, assumptions: li
         return False
     flag = row.flag("sequence_parallel")
     if flag is None:
-        flag = framework.name in SEQUENCE_PARALLEL
+        gpt = framework.name == "megatron" and read_arch(row) == "gpt"  # Megatron-LM's examples leave it off
+        flag = framework.name in SEQUENCE_PARALLEL and not gpt
         assumptions.append(f"sequence_parallel {str(flag).lower()}")
     return flag
 

@@ -134,6 +134,8 @@ def _read_attention(row: Row, framework: Stack, *, recent: bool, assumptions: li
     word = row.text("attention")
     if not word:
         return framework.attention
+    if word == "unfused" and framework.name in MEGATRON:
+        return "fused_softmax"  # what Megatron falls back to without flash attention
     if word == "flash":  # Triton's and others of FlashAttention's first version, until Hopper
         return "flash2" if recent else "flash1"
     kernel = ATTENTION_WORDS.get(word, word)
@@ -155,8 +157,8 @@ def _read_redone(row: Row, framework: Stack) -> tuple[Redone, ...]:
 def _read_numbers(row: Row, framework: Stack) -> dict[str, Any]:
     """Return the bytes that a row's number formats change."""
     mode, precision = row.text("mp_mode"), row.text("precision")
-    if mode in ("default", "pure"):  # Composer: gradients are reduced in fp32, or in the compute type
-        return {"reduce_bytes": 2 if mode == "pure" else 4}
+    if mode in ("default", "pure"):  # Composer reduces in fp32 or in the compute type; its loss is one fused kernel
+        return {"reduce_bytes": 2 if mode == "pure" else 4, "logit_copies": 0}
     if framework.name == "megatron-classic" and precision == "fp16":
         return {"reduce_bytes": 2}  # only bf16 accumulates and reduces in fp32 (megatron/arguments.py)
     if precision == "fp32" and framework.weight_bytes == 2:

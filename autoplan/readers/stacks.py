@@ -4,7 +4,8 @@ What a preset leaves out has the default of `Stack`. Where the presets' facts co
 
 - ``autoplan``: this package's executor, `AUTOPLAN`.
 - ``megatron``: Megatron-Core with Transformer Engine; ``DistributedOptimizer`` keeps fp32 masters and moments and
-  ``DistributedDataParallel`` fp32 gradients, reduced while backward runs; sequence parallelism keeps its own part.
+  ``DistributedDataParallel`` fp32 gradients, reduced while backward runs; sequence parallelism keeps its own part;
+  the fused loss keeps one copy of the logits.
 - ``nemo``: Megatron-Core as NeMo's and Megatron-Bridge's performance recipes set it: ``grad_reduce_in_fp32`` off,
   ``tp_comm_overlap`` on.
 - ``megatron-classic``: Megatron-LM and Megatron-DeepSpeed of 2021-23 (arXiv 2104.04473, 2205.05198): scores are kept,

@@ -31,7 +31,8 @@ class Stack:
     unit by unit.
 
     An `overlap_` flag says that the axis's communication runs beside compute. `parallel_loss` splits the loss over
-    the vocabulary, otherwise every tensor-parallel rank has all logits. `logit_copies` counts fp32 copies of the
+    the vocabulary, otherwise every tensor-parallel rank has all logits;
+    `fused_loss` computes it in one kernel. `logit_copies` counts fp32 copies of the
     logits at the peak. `redone` is what selective recompute repeats (alternate_products: every second matrix product).
     """
 
@@ -45,7 +46,7 @@ class Stack:
     pointwise: Pointwise = "eager"
     fused_norms: bool = True
     dropout: bool = False
-    host_seconds: NonNegativeFloat = 8e-6
+    host_seconds: NonNegativeFloat = 30e-6
     cuda_graph: bool = False
     weight_bytes: Literal[0, 2, 4] = 0
     master_bytes: Literal[0, 4] = 4
@@ -60,7 +61,8 @@ class Stack:
     overlap_expert: bool = False
     overlap_context: bool = True
     parallel_loss: bool = True
-    logit_copies: Literal[1, 2, 3] = 2
+    fused_loss: bool = False
+    logit_copies: Literal[0, 1, 2, 3] = 2
     redone: tuple[Redone, ...] = ("norms", "pointwise", "core_attention")
 
 

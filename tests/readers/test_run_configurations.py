@@ -67,6 +67,13 @@ def test_context_parallelism_is_a_ring_in_transformer_engine():
     assert assumptions == ["cp_method allgather"]
 
 
+def test_fsdp2_under_a_pipeline_gathers_and_reduces_once_a_step():
+    choices, assumptions = read(framework="torchtitan", **PIPELINE, zero_stage="3")
+    assert choices.configurations[0].zero_stage == 1
+    assert assumptions == ["zero_stage 1: with a pipeline weights stay gathered and gradients wait for the last pass"]
+    assert read(framework="fsdp", **PIPELINE, zero_stage="3")[0].configurations[0].zero_stage == 3
+
+
 @pytest.mark.parametrize(
     ("schedule", "vpp", "expected"),
     [
@@ -166,6 +173,11 @@ def test_sequence_parallelism_that_a_row_does_not_tell(framework, flag):
     choices, assumptions = read(framework=framework, sequence_parallel="")
     assert choices.configurations[0].sequence_parallel is flag
     assert assumptions == [f"sequence_parallel {str(flag).lower()}"]
+
+
+def test_megatrons_gpt_leaves_sequence_parallelism_off():
+    assert not one(arch="gpt", sequence_parallel="").sequence_parallel
+    assert one(arch="gpt", sequence_parallel="true").sequence_parallel
 
 
 def test_one_tensor_parallel_rank_has_no_sequence_parallelism():

@@ -72,12 +72,17 @@ def test_columns_overrule_the_framework():
         ("flash", False, "flash1"),
         ("flash", True, "flash2"),
         ("megatron-fused", False, "fused_softmax"),
-        ("unfused", False, "unfused"),
         ("", True, None),
     ],
 )
 def test_attention(word, recent, kernel):
     assert read(recent=recent, attention=word)[0].attention == kernel
+
+
+def test_megatron_without_flash_attention_has_its_fused_softmax():
+    assert read(arch="gpt", attention="unfused")[0].attention == "fused_softmax"
+    assert read(attention="unfused", fused_rmsnorm="true", source="sweep")[0].name == "scaling"
+    assert read(attention="unfused", fused_rmsnorm="true")[0].attention == "unfused"
 
 
 def test_an_unknown_attention_is_the_frameworks_own():
@@ -124,6 +129,7 @@ def test_megatrons_gpt_has_dropout():
 def test_bytes_of_number_formats():
     assert read(**EAGER, mp_mode="pure")[0].reduce_bytes == 2
     assert read(**EAGER, mp_mode="default")[0].reduce_bytes == 4
+    assert read(**EAGER, mp_mode="pure")[0].logit_copies == 0
     assert read(arch="gpt")[0].reduce_bytes == 4
     assert read(arch="gpt", precision="fp16")[0].reduce_bytes == 2
     stack, _ = read(recent=True, **HOPPER, precision="fp32")
