@@ -10,14 +10,16 @@ import pytest
 
 import autoplan
 from autoplan import planner
-from autoplan.errors import ClusterError, ConfigurationError, NoPlanError, ProfileError, WorkloadError
-from autoplan.spec import Configuration, read_plan
+from autoplan.errors import ClusterError, ConfigurationError, InputError, NoPlanError, ProfileError, WorkloadError
+from autoplan.spec import AUTOPLAN, Configuration, read_plan
 from autoplan.spec.codec import to_json, to_jsonable
 from autoplan.spec.profile import CollectiveFit, CollectiveOp
+from autoplan.spec.rules import holds
 from autoplan.units import GIB
 from solver.assemble import default_optimizer
 from solver.options import SearchOptions
 from tests.solver.problems import make_cluster, make_model, make_profile
+from tests.tiny_models import hybrid_like, latent_like, moe_like
 
 MODEL = make_model(layers=16, hidden=2048, heads=16, kv_heads=16, width=8192)
 SMALL = make_model()
@@ -34,12 +36,12 @@ def measured(*, bandwidth=1e11, memory=80 * GIB):
     return replace(profile, fits=fits)
 
 
-def plan_for(profile, *, global_batch, **options):
+def plan_for(profile, *, global_batch, seq_len=2048, **options):
     return planner.plan(
         MODEL,
         cluster=None,
         global_batch=global_batch,
-        seq_len=2048,
+        seq_len=seq_len,
         profile=profile,
         options=SearchOptions(**options),
     )
@@ -52,8 +54,8 @@ def plan_small(**more):
 
 def test_slow_links_push_tp_down_and_fast_links_push_it_up():
     """Two sequences leave six of eight devices to tensor or pipeline parallelism: links decide which."""
-    slow = plan_for(measured(bandwidth=1e9), global_batch=2).configuration
-    fast = plan_for(measured(bandwidth=4e11), global_batch=2).configuration
+    slow = plan_for(measured(bandwidth=1e9), global_batch=2, seq_len=8192).configuration
+    fast = plan_for(measured(bandwidth=4e11), global_batch=2, seq_len=8192).configuration
     assert slow.tp == 1
     assert slow.pp == 8
     assert fast.tp >= 4
@@ -68,14 +70,13 @@ def test_slow_links_push_sharding_down_and_fast_links_push_it_up():
 
 
 def test_less_memory_pushes_sharding_recompute_and_pipelines_up():
-    """From ample to scarce: more is sharded, then recomputed, then cut into stages; and back."""
+    """From ample to scarce: more is sharded, then recomputed, then cut by other axes than data parallelism."""
     ample, less, little, scarce = (
-        plan_for(measured(memory=size * GIB), global_batch=32).configuration for size in (40, 20, 8, 3)
+        plan_for(measured(memory=size * GIB), global_batch=32).configuration for size in (40, 20, 8, 4)
     )
-    assert (ample.recompute, ample.pp) == ("none", 1)
+    assert (ample.recompute, ample.tp * ample.pp) == ("none", 1)
     assert less.zero_stage > ample.zero_stage
-    assert little.pp > less.pp
-    assert scarce.recompute == "full"
+    assert little.recompute == scarce.recompute == "full"
     assert scarce.tp * scarce.pp > little.tp * little.pp
 
 
@@ -191,6 +192,74 @@ def test_one_configuration_can_be_estimated():
     assert sum(estimate.breakdown.values()) == pytest.approx(estimate.step_seconds)
     with pytest.raises(ConfigurationError, match="the cluster has 4"):
         planner.estimate(SMALL, cluster=make_cluster(), global_batch=8, seq_len=1024, configuration=Configuration(tp=8))
+
+
+@pytest.mark.parametrize(
+    ("model", "reasons"),
+    [
+        (moe_like(num_layers=4), {"feed-forward moe: not in the models"}),
+        (
+            latent_like(num_layers=4),
+            {
+                "mixer latent_attention: not in the models",
+                "feed-forward moe: not in the models",
+                "multi-token prediction: not in the models",
+            },
+        ),
+        (
+            hybrid_like(),
+            {
+                "mixer mamba2, layers without a mixer: not in the models",
+                "layers without a feed-forward: not in the models",
+                "positions none: not in the models",
+            },
+        ),
+    ],
+)
+def test_every_family_is_planned_with_the_reasons_why_it_does_not_run_here(model, reasons):
+    plan = planner.plan(model, cluster=make_cluster(), global_batch=8, seq_len=64)
+    assert set(plan.not_runnable_reasons) == reasons
+    assert not plan.runnable
+    assert plan.estimate.fits
+    assert read_plan(to_json(plan), where="plan") == plan
+    problem = planner.make_problem(model, cluster=make_cluster(), global_batch=8, seq_len=64)
+    assert holds(problem, plan.configuration, kind="valid")
+
+
+@pytest.mark.parametrize(
+    ("model", "degrees"),
+    [
+        (SMALL, {"cp": 2, "cp_method": "ring", "dp_replicate": 2}),
+        (SMALL, {"pp": 2, "schedule": "interleaved", "virtual_stages": 2, "dp_replicate": 2}),
+        (SMALL, {"pp": 4, "schedule": "zb-h1"}),
+        (SMALL, {"pp": 2, "schedule": "zb-v", "virtual_stages": 2, "tp": 2}),
+        (SMALL, {"dp_replicate": 4, "recompute": "full", "recompute_layers": 2}),
+        (moe_like(num_layers=4), {"dp_shard": 4, "zero_stage": 1, "ep": 4}),
+        (moe_like(num_layers=4), {"cp": 2, "tp": 2, "ep": 2, "etp": 2}),
+        (latent_like(num_layers=4), {"pp": 2, "dp_replicate": 2, "ep": 2}),
+        (hybrid_like(), {"tp": 2, "pp": 2}),
+    ],
+)
+def test_every_degree_can_be_estimated(model, degrees):
+    estimate = planner.estimate(
+        model, cluster=make_cluster(), global_batch=16, seq_len=64, configuration=Configuration(**degrees)
+    )
+    assert estimate.step_seconds > 0
+    assert sum(estimate.breakdown.values()) == pytest.approx(estimate.step_seconds)
+    assert len(estimate.memory) == degrees.get("pp", 1)
+
+
+def test_the_software_is_a_value_or_a_name_and_ours_unless_said():
+    assert plan_small().stack == AUTOPLAN
+    assert plan_small(stack="autoplan").id == plan_small().id
+    plan = plan_small(stack="megatron")
+    assert plan.stack.name == "megatron"
+    assert plan.not_runnable_reasons == ("stack megatron: the plan is for that software, not for the executor here",)
+    assert plan_small(stack=plan.stack).id == plan.id != plan_small().id
+    with pytest.raises(NoPlanError):
+        plan_small(stack="megatron", options=SearchOptions(runnable_only=True))
+    with pytest.raises(InputError, match=r"unknown stack 'megatrom'.*megatron"):
+        plan_small(stack="megatrom")
 
 
 def test_pins_are_honoured_or_refused():

@@ -38,6 +38,13 @@ def test_the_text_of_equal_plans_says_so(plan_file, autoplan):
     assert autoplan("diff", plan_file, plan_file).out.startswith("the same plan: ")
 
 
+def test_software_that_differs_has_its_facts(plan_file, autoplan, asked, tmp_path):
+    other = tmp_path / "megatron.json"
+    assert autoplan("plan", *asked, "--stack", "megatron", "--out", other).status == 0
+    assert autoplan("diff", plan_file, other, "--json").json["stack"]["name"] == ["autoplan", "megatron"]
+    assert "stack, name" in autoplan("diff", plan_file, other).out
+
+
 def test_inputs_that_differ_have_their_names(plan_file, autoplan, asked, tmp_path):
     other = tmp_path / "h200.json"
     where = ["--cluster", "h200-141g-sxm:1x8", "--global-batch", "32", "--seq-len", "1024", "--out", other]

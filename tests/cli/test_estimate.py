@@ -26,12 +26,38 @@ def test_the_text_has_time_and_memory_by_term(autoplan, asked):
         (["--tp", "8"], "tp 8 does not divide num_heads 12"),
         (["--dp-replicate", "4"], "= 4 ranks, the cluster has 8"),
         (["--dp-replicate", "8", "--micro-batch", "3"], "does not divide global_batch 64"),
+        (["--dp-replicate", "4", "--ep", "2"], "ep 2, etp 1: the model has no experts"),
+        (["--pp", "2", "--schedule", "zb-v", "--dp-replicate", "4"], "zb-v has 2 chunks a rank"),
     ],
 )
 def test_what_breaks_a_rule_is_refused_with_the_rule(flags, reason, autoplan, asked):
     answer = autoplan("estimate", *asked, *flags)
     assert answer.status == 2
     assert reason in answer.err
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--cp", "2", "--cp-method", "ring", "--dp-replicate", "4"],
+        ["--pp", "4", "--schedule", "interleaved", "--virtual-stages", "3", "--dp-replicate", "2"],
+        ["--dp-replicate", "8", "--recompute", "full", "--recompute-layers", "5"],
+    ],
+)
+def test_every_degree_is_an_option(flags, autoplan, asked):
+    text = autoplan("estimate", *asked, *flags).out
+    for name, choice in zip(flags[::2], flags[1::2], strict=True):
+        assert f"{name.removeprefix('--').replace('-', '_')} {choice}" in text
+
+
+def test_the_software_is_an_option(autoplan, asked):
+    flags = ("--dp-shard", "8", "--zero-stage", "1", "--json")
+    ours = autoplan("estimate", *asked, *flags).json
+    assert autoplan("estimate", *asked, *flags, "--stack", "autoplan").json == ours
+    assert autoplan("estimate", *asked, *flags, "--stack", "megatron-classic").json["memory"] != ours["memory"]
+    answer = autoplan("estimate", *asked, *flags, "--stack", "megatrom")
+    assert answer.status == 2
+    assert "megatron" in answer.err
 
 
 def test_memory_says_which_stages_of_how_many_and_hides_what_is_nothing(autoplan, asked):

@@ -27,6 +27,15 @@ def test_the_summary_says_what_how_fast_and_how_full(autoplan, asked):
         assert word in text
 
 
+def test_a_plan_for_other_software_says_so(autoplan, asked):
+    plan = autoplan("plan", *asked, "--stack", "megatron", "--json").json
+    assert plan["stack"]["name"] == "megatron"
+    assert not plan["runnable"]
+    text = autoplan("plan", *asked, "--stack", "megatron").out
+    assert "stack megatron" in text
+    assert "cannot run here" in text
+
+
 def test_pins_and_bans_hold(autoplan, asked):
     plan = autoplan("plan", *asked, "--fix", "tp=2", "--fix", "recompute=full", "--forbid", "pp>1", "--json").json
     assert plan["configuration"]["tp"] == 2

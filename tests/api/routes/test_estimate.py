@@ -15,6 +15,30 @@ async def test_an_estimate_is_the_one_that_a_plan_carries(client, request_body):
     assert estimate.json() == plan["estimate"]
 
 
+async def test_the_software_is_an_option(client, body, is_problem):
+    ours = (await client.post("/estimate", json=body)).json()
+    other = await client.post("/estimate", json={**body, "options": {"stack": "megatron-classic"}})
+    assert other.status_code == 200, other.text
+    assert other.json()["memory"] != ours["memory"]
+    problem = is_problem(await client.post("/estimate", json={**body, "options": {"stack": "megatrom"}}), 422)
+    assert problem["where"] == "options.stack"
+    assert "megatron" in problem["detail"]
+
+
+async def test_the_software_is_never_a_file(client, body, is_problem, tmp_path):
+    file = tmp_path / "stack.json"
+    file.write_text('{"name": "mine"}')
+    problem = is_problem(await client.post("/estimate", json={**body, "options": {"stack": str(file)}}), 422)
+    assert "unknown preset" in problem["detail"]
+
+
+async def test_every_degree_is_taken(client, body):
+    degrees = {"pp": 2, "schedule": "interleaved", "virtual_stages": 3, "recompute": "full", "recompute_layers": 4}
+    response = await client.post("/estimate", json={**body, "configuration": degrees})
+    assert response.status_code == 200, response.text
+    assert len(response.json()["memory"]) == 2
+
+
 async def test_what_was_chosen_is_stated(client, body):
     del body["workload"]
     response = await client.post("/estimate", json=body)

@@ -73,6 +73,14 @@ async def test_options_reach_the_search(client, request_body):
     assert all(other["configuration"]["tp"] == 2 for other in plan["alternatives"])
 
 
+async def test_the_software_is_an_option(client, request_body):
+    ours = await client.post("/plan", json=request_body)
+    other = await client.post("/plan", json={**request_body, "options": {"stack": "megatron"}})
+    assert other.json()["stack"]["name"] == "megatron"
+    assert not other.json()["runnable"]
+    assert job_of(other) != job_of(ours)
+
+
 async def test_an_equal_request_is_answered_from_the_store_byte_for_byte(client, request_body):
     first = await client.post("/plan", json=request_body)
     reordered = dict(reversed(request_body.items()))
