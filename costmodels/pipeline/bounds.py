@@ -9,8 +9,10 @@ to c, the last backward is over no earlier than
 
     T + |all − A − Y|   and   T + |all − A − R| + max(|R − Y|, ℓ)
 
-(the second only if a backward comes before the last forward; otherwise first input + |A| + ℓ). What is then left is
-the rank's own Y, or the way back to rank 0 and what that has after its last backward.
+(the second only if a backward comes before the last forward; otherwise first input + |A| + ℓ). With one chunk a rank
+and k forwards in A, forward j + k comes after backward j, so it is not over before ⌈m / k⌉ · (T_F + ℓ) after the first
+input either. What is then left is the rank's own Y, or the way back to rank 0 and what that has after its last
+backward.
 
 This holds for any times of the chunks, for equal stages with equality in gpipe and 1f1b. For 1f1b it contains
 Σ_{i<r} T_i + (m − p + r + 1)·T_r + 2·Σ_{i>r} T_i, the inequality of `costmodels.bounds`.
@@ -26,9 +28,9 @@ from costmodels.batch import Bools, Floats, Ints, Strings
 from costmodels.pipeline.closed import arrivals, bound_searched, finish_gpipe
 from costmodels.pipeline.grouping import groups
 from costmodels.pipeline.held import steady_microbatches
-from costmodels.pipeline.jobs import FORWARD, INPUT, SEARCHED, SPLIT, V_PLACED, WHOLE
+from costmodels.pipeline.jobs import FORWARD, INPUT, KINDS, PAIRED, SEARCHED, SPLIT, V_PLACED, WHOLE
 from costmodels.pipeline.orders import order_codes
-from costmodels.pipeline.times import ChunkTimes, take_times
+from costmodels.pipeline.times import ChunkTimes
 
 
 def bound_makespan(
@@ -49,7 +51,9 @@ def bound_makespan(
     exact = np.isin(schedule, sorted(SEARCHED))
     key = np.where(exact, num_microbatches, np.where((pp == 1) | (schedule == "gpipe"), 0, steady))
     for group in groups(schedule, pp, virtual_stages, key):
-        times = take_times(group, forward, backward, weight, send_seconds, send_blocks)
+        times = group.times(
+            forward=forward, backward=backward, weight=weight, send_seconds=send_seconds, send_blocks=send_blocks
+        )
         m = num_microbatches[group.rows]
         if group.pp == 1:
             found = m * (times.forward + times.whole).sum(axis=0)
@@ -87,24 +91,24 @@ def _phases(schedule: Schedule, pp: int, virtual_stages: int, m: int) -> _Phases
     chunks = np.arange(pp * virtual_stages).reshape(virtual_stages, pp)
     if schedule in V_PLACED:
         chunks[1] = chunks[1, ::-1].copy()
-    counts = np.zeros((4, 4 * virtual_stages * pp, pp))
+    counts = np.zeros((4, len(KINDS) * virtual_stages * pp, pp))
     turns = np.zeros(pp, dtype=np.bool_)
     for rank in range(pp):
         part = order_codes(schedule, rank=rank, pp=pp, virtual_stages=virtual_stages, num_microbatches=m) // m
         kind = part // (pp * virtual_stages)
         backward = np.flatnonzero((kind == INPUT) | (kind == WHOLE))
-        first, last_forward, last = backward[0], np.flatnonzero(kind == FORWARD)[-1], backward[-1]
+        first, last_forward, last = backward[0], np.flatnonzero((kind == FORWARD) | (kind == PAIRED))[-1], backward[-1]
         turns[rank] = first < last_forward
         for i, some in enumerate((part[:first], part[last_forward + 1 : last + 1], part[last + 1 :], part)):
             counts[i, :, rank] = np.bincount(some, minlength=counts.shape[1])
-    local = counts.reshape(4, 4, -1, pp)[:, :, chunks, np.arange(pp)]
+    local = counts.reshape(4, len(KINDS), -1, pp)[:, :, chunks, np.arange(pp)]
     before, after, left, total = local
     return _Phases(num_microbatches=m, chunks=chunks, before=before, after=after, left=left, total=total, turns=turns)
 
 
 def _bound(schedule: Schedule, phases: _Phases, times: ChunkTimes, m: Ints) -> Floats:
     chunks = phases.chunks
-    kinds = np.stack([times.forward, times.backward, times.weight, times.whole])[:, chunks]
+    kinds = times.parts()[0].reshape(len(KINDS), *times.forward.shape)[:, chunks]
 
     def work(jobs: Floats) -> Floats:
         seconds: Floats = np.einsum("qvr,qvrk->rk", jobs, kinds)
@@ -122,6 +126,9 @@ def _bound(schedule: Schedule, phases: _Phases, times: ChunkTimes, m: Ints) -> F
     turns = phases.turns[:, None]
     last = np.where(turns, begun + total - before - after - left + np.maximum(after, way), there[low] + before + way)
     last = np.maximum(last, begun + total - before - left)
+    if len(chunks) == 1:
+        rounds = (m - 1) // phases.before[FORWARD, 0][:, None] + 1
+        last = np.maximum(last, there + rounds * (f + way))
     rest = back[0] - back[low] - b[low] + b[0] + left[0]
     bound: Floats = (last + np.maximum(left, rest)).max(axis=0)
     return bound

@@ -12,7 +12,7 @@ from costmodels.pipeline.closed import arrivals, bound_searched, finish_gpipe
 from costmodels.pipeline.grouping import Group, groups
 from costmodels.pipeline.jobs import SEARCHED
 from costmodels.pipeline.program import fixed_program, run_program
-from costmodels.pipeline.times import ChunkTimes, take_times
+from costmodels.pipeline.times import ChunkTimes
 
 
 def finish_seconds(
@@ -35,7 +35,9 @@ def finish_seconds(
     finish = np.zeros((len(pp), int(pp.max(initial=0))))
     closed = (pp == 1) | (schedule == "gpipe")  # whatever m is
     for group in groups(schedule, pp, virtual_stages, np.where(closed, 0, num_microbatches)):
-        times = take_times(group, forward, backward, weight, send_seconds, send_blocks)
+        times = group.times(
+            forward=forward, backward=backward, weight=weight, send_seconds=send_seconds, send_blocks=send_blocks
+        )
         finish[group.rows, : group.pp] = _finish(group, times, num_microbatches[group.rows]).T
     return finish
 
@@ -52,7 +54,9 @@ def start_seconds(
     """Return when each rank starts its first job, shape (n, max(pp)), 0 past pp, as `simulate` has it."""
     start = np.zeros((len(pp), int(pp.max(initial=0))))
     for group in groups(schedule, pp, virtual_stages, np.zeros_like(pp)):
-        times = take_times(group, forward, forward, forward, send_seconds, send_blocks)
+        times = group.times(
+            forward=forward, backward=forward, weight=forward, send_seconds=send_seconds, send_blocks=send_blocks
+        )
         start[group.rows, : group.pp] = arrivals(times.forward, times.forward_travel)[: group.pp].T
     return start
 
@@ -73,5 +77,7 @@ def _finish(group: Group, times: ChunkTimes, m: Ints) -> Floats:
         num_microbatches=group.num_microbatches,
     )
     seconds, travel = times.parts()
-    free, _ = run_program(program, seconds, travel, read=program.read, write=program.write, num_slots=program.num_slots)
+    free, _ = run_program(
+        program, seconds, travel, reads=program.reads, write=program.write, num_slots=program.num_slots
+    )
     return free

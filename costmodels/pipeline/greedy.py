@@ -1,13 +1,15 @@
 """zb-1p and zb-2p: zero-bubble orders that are searched for the times at hand (arXiv 2401.10241, section 3).
 
 A list scheduler in the order of time: a rank that is free takes a backward that has arrived, else a forward that has
-arrived while it holds fewer micro-batches than its limit, else it fills its waiting time with a weight gradient.
-A micro-batch is held from its forward to its weight gradient; the limit is the p of 1F1B's first stage for zb-1p,
-and 2p − 1 for zb-2p. The scheduler runs with and without a bound on the forwards before the first backward (those of
-zb-h1 and zb-h2) and with more or less patience for what is about to arrive; the order of zb-h1 stands by, which
-fits both limits. The best order is the one whose busiest rank has the shortest time between its first start and its
-last end: what a step takes when ranks need not wait for each other at its end (the paper's post-validated optimizer).
-For equal stages it reaches what the limit allows, (p − 1)(T_F + T_B − T_W) and (p − 1)(T_F + T_B − 2 T_W).
+arrived while it holds fewer micro-batches than its limit, else it fills its waiting time with a weight gradient; one
+that would keep the next input waiting only if no rank has waited longer so far. A micro-batch is held from its
+forward to its weight gradient; the limit is the p of 1F1B's first stage for zb-1p, and 2p − 1 for zb-2p.
+
+The scheduler runs with and without a bound on the forwards before the first backward (those of zb-h1 and zb-h2), and
+the order of zb-h1 stands by, which fits both limits. The best order is the one whose busiest rank has the shortest
+time between its first start and its last end: what a step takes when ranks need not wait for each other at its end
+(the paper's post-validated optimizer). For equal stages it reaches what the limit allows: (p − 1)(T_F + T_B − T_W)
+and, in a rank's own time, (p − 1)(T_F + T_B − 2·T_W).
 """
 
 from dataclasses import dataclass, field
@@ -17,9 +19,10 @@ from math import inf
 import numpy as np
 
 from autoplan.spec import Schedule
-from costmodels.batch import Floats, Ints
+from costmodels.batch import Ints
 from costmodels.pipeline.jobs import FORWARD, INPUT, WEIGHT
-from costmodels.pipeline.program import Program, compile_program, fixed_program, part_seconds, run_one
+from costmodels.pipeline.program import Program, compile_program, fixed_program, run_one
+from costmodels.pipeline.times import ChunkTimes
 
 ROUNDING = 1e-9
 """Share of a weight gradient that counts as no time; arrivals are sums in different orders."""
@@ -30,43 +33,29 @@ def held_limit(schedule: Schedule, *, pp: int, num_microbatches: int) -> int:
     return min(num_microbatches, pp if schedule == "zb-1p" else 2 * pp - 1)
 
 
-def search_order(
-    schedule: Schedule,
-    *,
-    forward: Floats,
-    backward: Floats,
-    weight: Floats,
-    num_microbatches: int,
-    send_seconds: float,
-    send_blocks: bool,
-) -> Program:
-    """Return the best order found, as a program; times are seconds by rank, (pp,)."""
-    pp, m = len(forward), num_microbatches
+def search_order(schedule: Schedule, times: ChunkTimes, *, num_microbatches: int) -> Program:
+    """Return the best order found for the times of one configuration, as a program."""
+    pp, m = len(times.forward), num_microbatches
     hops = pp - 1 - np.arange(pp)
     steps = 1 if schedule == "zb-1p" else 2
-    limit = held_limit(schedule, pp=pp, num_microbatches=m)
     searches = [
         _Search(
-            seconds=np.stack([forward, backward, weight]).tolist(),
-            delay=0.0 if send_blocks else send_seconds,
-            blocked=send_seconds if send_blocks else 0.0,
-            limit=limit,
+            seconds=np.stack([times.forward, times.backward, times.weight])[..., 0].tolist(),
+            travel=np.stack([times.forward_travel, times.backward_travel])[..., 0].tolist(),
+            limit=held_limit(schedule, pp=pp, num_microbatches=m),
             ahead=ahead.tolist(),
-            patient=patient,
             m=m,
         )
         for ahead in (steps * hops + 1, np.full(pp, m))
-        for patient in (True, False)
     ]
     _, orders = min((search.run() for search in searches), key=lambda found: found[0])
     programs = [
         compile_program(orders, np.arange(pp), num_microbatches=m),
         fixed_program("zb-h1", pp=pp, virtual_stages=1, num_microbatches=m),
     ]
-    seconds = part_seconds(forward, backward, weight)
 
     def own_seconds(program: Program) -> float:
-        starts, finish = run_one(program, seconds, send_seconds=send_seconds, send_blocks=send_blocks)
+        starts, finish = run_one(program, times)
         first = np.full(pp, np.inf)
         np.minimum.at(first, program.rank, starts)
         return float((finish - first).max())
@@ -95,16 +84,13 @@ class _Rank:
 class _Search:
     """One run of the scheduler.
 
-    `seconds` are by kind and rank, `ahead` bounds the forwards of each rank before its first backward. A `patient`
-    rank waits for what arrives before a weight gradient would be done; another one only if a rank has waited longer.
+    `seconds` and `travel` are by kind and rank, `ahead` bounds the forwards of each rank before its first backward.
     """
 
     seconds: list[list[float]]
-    delay: float
-    blocked: float
+    travel: list[list[float]]
     limit: int
     ahead: list[int]
-    patient: bool
     m: int
 
     def run(self) -> tuple[float, list[Ints]]:
@@ -126,10 +112,10 @@ class _Search:
             rank.done[kind] += 1
             target = r + 1 if kind == FORWARD else r - 1
             sends = kind != WEIGHT and 0 <= target < pp
-            rank.free = now + self.seconds[kind][r] + (self.blocked if sends else 0.0)
+            rank.free = now + self.seconds[kind][r]
             heappush(events, (rank.free, r))
             if sends:
-                arrival = rank.free + self.delay
+                arrival = rank.free + self.travel[kind][r]
                 ranks[target].arrivals[kind].append(arrival)
                 heappush(events, (max(arrival, ranks[target].free), target))
             elif kind == FORWARD:
@@ -151,7 +137,7 @@ class _Search:
             return FORWARD
         gap = min(backward, forward) - now
         fits = gap >= weight_seconds - ROUNDING * weight_seconds
-        waits = self.patient or rank.waited + now - rank.free + gap <= longest
+        waits = rank.waited + now - rank.free + gap <= longest
         if backwards > weights and (fits or not waits):
             return WEIGHT
         return None

@@ -2,15 +2,21 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import get_args
 
 import numpy as np
 
 from autoplan.spec import Schedule
-from costmodels.batch import Ints, Strings
-from costmodels.pipeline.jobs import effective_schedule
+from costmodels.batch import Bools, Floats, Ints, Strings
+from costmodels.pipeline.jobs import chunk_rank, effective_schedule
+from costmodels.pipeline.times import ChunkTimes, chunk_times
 
 SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
+
+
+MOST_ROWS = 1024
+"""Rows that are worked on at a time: their arrays stay small, whatever the batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,9 +34,29 @@ class Group:
         """Chunks of the model."""
         return self.pp * self.virtual_stages
 
+    def times(
+        self, *, forward: Floats, backward: Floats, weight: Floats, send_seconds: Floats, send_blocks: Bools
+    ) -> ChunkTimes:
+        """Return the times of its rows; the columns past its chunks are left out."""
+
+        def own(times: Floats) -> Floats:
+            return np.ascontiguousarray(times[self.rows, : self.chunks].T)
+
+        return chunk_times(
+            chunk_rank(self.schedule, pp=self.pp, virtual_stages=self.virtual_stages),
+            forward=own(forward),
+            backward=own(backward),
+            weight=own(weight),
+            send_seconds=send_seconds[self.rows],
+            send_blocks=send_blocks[self.rows],
+        )
+
 
 def groups(schedule: Strings, pp: Ints, virtual_stages: Ints, num_microbatches: Ints) -> Iterator[Group]:
-    """Yield the groups of a batch, their schedules the effective ones; all arguments have shape (n,)."""
+    """Yield the groups of a batch in parts of at most `MOST_ROWS`, their schedules the effective ones.
+
+    All arguments have shape (n,).
+    """
     code = np.zeros(len(pp), dtype=np.int64)
     for i, name in enumerate(SCHEDULES):
         code[schedule == name] = i
@@ -38,14 +64,15 @@ def groups(schedule: Strings, pp: Ints, virtual_stages: Ints, num_microbatches: 
     keys = np.ravel_multi_index((code, pp, virtual_stages, num_microbatches), tuple(limits))
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
-    starts = np.flatnonzero(np.diff(ordered, prepend=-1))
-    for rows in np.split(order, starts[1:]) if len(order) else ():
-        first = rows[0]
+    bounds = np.append(np.flatnonzero(np.diff(ordered, prepend=-1)), len(order)).tolist()
+    for start, stop in pairwise(bounds):
+        first = order[start]
         stages, virtual = int(pp[first]), int(virtual_stages[first])
-        yield Group(
-            schedule=effective_schedule(SCHEDULES[code[first]], pp=stages, virtual_stages=virtual),
-            pp=stages,
-            virtual_stages=virtual,
-            num_microbatches=int(num_microbatches[first]),
-            rows=rows,
-        )
+        for at in range(start, stop, MOST_ROWS):
+            yield Group(
+                schedule=effective_schedule(SCHEDULES[code[first]], pp=stages, virtual_stages=virtual),
+                pp=stages,
+                virtual_stages=virtual,
+                num_microbatches=int(num_microbatches[first]),
+                rows=order[at : min(at + MOST_ROWS, stop)],
+            )

@@ -12,7 +12,7 @@ from autoplan.spec import Schedule
 from costmodels.batch import Ints, Strings
 from costmodels.pipeline.greedy import held_limit
 from costmodels.pipeline.grouping import groups
-from costmodels.pipeline.jobs import FORWARD, INPUT, SEARCHED, WEIGHT, WHOLE
+from costmodels.pipeline.jobs import FORWARD, PAIRED, SEARCHED, WEIGHT, WHOLE
 from costmodels.pipeline.orders import order_codes
 
 
@@ -51,12 +51,8 @@ def _held(schedule: Schedule, pp: int, virtual_stages: int, m: int) -> tuple[int
     held = np.zeros(chunks, dtype=np.int64)
     for rank in range(pp):
         order = order_codes(schedule, rank=rank, pp=pp, virtual_stages=virtual_stages, num_microbatches=m)
-        part, microbatch = np.divmod(order, m)
-        kind, chunk = np.divmod(part, chunks)
-        later = set(zip(chunk[kind == WEIGHT].tolist(), microbatch[kind == WEIGHT].tolist(), strict=True))
-        split = [(c, j) in later for c, j in zip(chunk.tolist(), microbatch.tolist(), strict=True)]
-        freed = (kind == WEIGHT) | (kind == WHOLE) | ((kind == INPUT) & ~np.array(split))
-        change = (kind == FORWARD).astype(np.int64) - freed
+        kind, chunk = np.divmod(order // m, chunks)
+        change = np.isin(kind, (FORWARD, PAIRED)).astype(np.int64) - np.isin(kind, (WEIGHT, WHOLE))
         peak = int(np.cumsum(change).argmax()) + 1
         held += np.bincount(chunk[:peak], weights=change[:peak], minlength=chunks).astype(np.int64)
     return tuple(held.tolist())

@@ -2,7 +2,8 @@
 
 A model is cut into chunks, numbered 0 … pp·v − 1 in model order. Inside this package a job is one integer,
 ``(kind · chunks + chunk) · m + microbatch``, so that whole orders are arrays; `Job` is its readable form. A backward
-that leaves its weight gradient for later is `INPUT`, one that does both at once `WHOLE`.
+that leaves its weight gradient for later is `INPUT`, one that does both at once `WHOLE`. A `PAIRED` forward forms one
+piece of work with the whole backward after it: both inputs have to be there, and both outputs leave at its end.
 """
 
 from typing import Literal, NamedTuple
@@ -14,8 +15,8 @@ from costmodels.batch import Ints
 
 Kind = Literal["forward", "backward", "weight"]
 
-FORWARD, INPUT, WEIGHT, WHOLE = range(4)
-KINDS: tuple[Kind, Kind, Kind, Kind] = ("forward", "backward", "weight", "backward")
+FORWARD, INPUT, WEIGHT, WHOLE, PAIRED = range(5)
+KINDS: tuple[Kind, ...] = ("forward", "backward", "weight", "backward", "forward")
 
 V_PLACED: frozenset[Schedule] = frozenset({"zb-v", "dualpipe-v"})
 """Schedules that hold the chunks r and 2·pp − 1 − r on rank r."""

@@ -8,7 +8,7 @@
   holds as much as the first one and gradients reach it sooner.
 - zb-v (arXiv 2405.15362) and dualpipe-v (DeepSeek's DualPipe cut in half): the orders that
   torch.distributed.pipelining has for them. Both are made for m of at least 2·pp; with fewer, what is not there
-  is left out. An overlapped pair of dualpipe-v is a forward and then a backward.
+  is left out. Dualpipe-v overlaps a forward with the whole backward after it; what that gains is up to their times.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ import numpy as np
 
 from autoplan.spec import Schedule
 from costmodels.batch import Ints
-from costmodels.pipeline.jobs import FORWARD, INPUT, KINDS, SEARCHED, WEIGHT, WHOLE, Job, effective_schedule
+from costmodels.pipeline.jobs import FORWARD, INPUT, KINDS, PAIRED, SEARCHED, WEIGHT, WHOLE, Job, effective_schedule
 
 Step = tuple[int, int, int]
 """Kind, chunk and micro-batch."""
@@ -106,12 +106,17 @@ class _Writer:
 
     def add(self, kind: int, chunk: int) -> None:
         """Do the next micro-batch."""
-        counted = INPUT if kind == WHOLE else kind
+        counted = {WHOLE: INPUT, PAIRED: FORWARD}.get(kind, kind)
         microbatch = self._next[counted, chunk]
         self._next[counted, chunk] += 1
         self.steps.append((kind, chunk, microbatch))
         if kind == INPUT:
             self.pending.append((chunk, microbatch))
+
+    def pair(self, forward: int, backward: int) -> None:
+        """Overlap a forward of one chunk with a whole backward of another."""
+        self.add(PAIRED, forward)
+        self.add(WHOLE, backward)
 
     def count(self, kind: int, chunk: int) -> int:
         """Return how many of a kind are written."""
@@ -171,15 +176,16 @@ def _dualpipe_v(rank: int, pp: int, m: int) -> list[Step]:
         order.add(INPUT, up)
         order.weight()
         order.add(FORWARD, up)
-    for _ in range(most - 2 * pp + rank + 1):
-        order.add(FORWARD, down)
-        order.add(WHOLE, up)
-        order.add(FORWARD, up)
-        order.add(WHOLE, down)
+    for i in range(most - 2 * pp + rank + 1):
+        if i == 0 and hops == 0:  # the first backward of all: its gradient leaves sooner alone
+            order.add(FORWARD, down)
+            order.add(WHOLE, up)
+        else:
+            order.pair(down, up)
+        order.pair(up, down)
     for _ in range(hops):
         order.add(WHOLE, up)
-        order.add(FORWARD, up)
-        order.add(WHOLE, down)
+        order.pair(up, down)
     half = rank + 1  # of the last backwards, down and up in turn, the second half leave their weight gradients
     for i in range(2 * half):
         order.add(WHOLE if i < half else INPUT, up if i % 2 == 0 else down)

@@ -12,8 +12,9 @@ import numpy as np
 from autoplan.spec import Schedule
 from costmodels.batch import Floats
 from costmodels.pipeline.greedy import search_order
-from costmodels.pipeline.jobs import KINDS, SEARCHED, Kind
-from costmodels.pipeline.program import Program, fixed_program, part_seconds, run_one
+from costmodels.pipeline.jobs import KINDS, SEARCHED, Kind, chunk_rank
+from costmodels.pipeline.program import Program, fixed_program, run_one
+from costmodels.pipeline.times import chunk_times, part_seconds
 
 
 class Event(NamedTuple):
@@ -47,20 +48,20 @@ def simulate(
     `forward`, `backward` (input gradients with what is recomputed for them) and `weight` (weight gradients) are
     seconds by chunk, (pp·virtual_stages,); schedules that do not split the backward take the last two as one job.
     """
+    times = chunk_times(
+        chunk_rank(schedule, pp=pp, virtual_stages=virtual_stages),
+        forward=forward[:, None],
+        backward=backward[:, None],
+        weight=weight[:, None],
+        send_seconds=np.array([send_seconds]),
+        send_blocks=np.array([send_blocks]),
+    )
     if schedule in SEARCHED:
-        program = search_order(
-            schedule,
-            forward=forward,
-            backward=backward,
-            weight=weight,
-            num_microbatches=num_microbatches,
-            send_seconds=send_seconds,
-            send_blocks=send_blocks,
-        )
+        program = search_order(schedule, times, num_microbatches=num_microbatches)
     else:
         program = fixed_program(schedule, pp=pp, virtual_stages=virtual_stages, num_microbatches=num_microbatches)
-    seconds = part_seconds(forward, backward, weight)
-    starts, finish = run_one(program, seconds, send_seconds=send_seconds, send_blocks=send_blocks)
+    starts, finish = run_one(program, times)
+    seconds = part_seconds(forward, backward, weight, backward + weight)
     return float(finish.max()), _events(program, seconds, starts)
 
 
@@ -71,4 +72,5 @@ def _events(program: Program, seconds: Floats, starts: Floats) -> tuple[Event, .
     columns = [program.rank[order], chunk, program.microbatch[order]]
     listed = [column.tolist() for column in columns]
     kinds = [KINDS[k] for k in kind.tolist()]
-    return tuple(map(Event, *listed, kinds, starts[order].tolist(), seconds[part].tolist()))
+    rows = zip(*listed, kinds, starts[order].tolist(), seconds[part].tolist(), strict=True)
+    return tuple(map(Event._make, rows))

@@ -4,9 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels.batch import Bools, Floats
-from costmodels.pipeline.grouping import Group
-from costmodels.pipeline.jobs import chunk_rank
+from costmodels.batch import Bools, Floats, Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,29 +22,38 @@ class ChunkTimes:
     backward_travel: Floats
 
     def parts(self) -> tuple[Floats, Floats]:
-        """Return what a program runs with: seconds and travel by part, each (4·chunks, k)."""
-        seconds = np.concatenate([self.forward, self.backward, self.weight, self.whole])
+        """Return what a program runs with: seconds and travel by part, each (5·chunks, k).
+
+        What a paired forward puts out leaves after the backward on the other chunk of its rank, as far from the last
+        chunk as its own is from the first.
+        """
         nothing = np.zeros_like(self.weight)
-        return seconds, np.concatenate([self.forward_travel, self.backward_travel, nothing, self.backward_travel])
+        paired = self.whole[::-1] + self.forward_travel
+        travel = [self.forward_travel, self.backward_travel, nothing, self.backward_travel, paired]
+        return part_seconds(self.forward, self.backward, self.weight, self.whole), np.concatenate(travel)
 
 
-def take_times(
-    group: Group, forward: Floats, backward: Floats, weight: Floats, send_seconds: Floats, send_blocks: Bools
+def chunk_times(
+    ranks: Ints, *, forward: Floats, backward: Floats, weight: Floats, send_seconds: Floats, send_blocks: Bools
 ) -> ChunkTimes:
-    """Return the times of a group's rows; the columns past its chunks are left out."""
-    rows, chunks = group.rows, group.chunks
-    f, b, w = (np.ascontiguousarray(times[rows, :chunks].T) for times in (forward, backward, weight))
-    ranks = chunk_rank(group.schedule, pp=group.pp, virtual_stages=group.virtual_stages)
+    """Return the times of k configurations from those without sends.
+
+    `ranks` (chunks,) says which rank holds each chunk; the times have shape (chunks, k), those of sends (k,).
+    """
     crosses = (ranks[1:] != ranks[:-1])[:, None]
-    none = np.zeros((1, len(rows)))
-    on = np.concatenate([crosses * send_seconds[rows], none])
-    back = np.concatenate([none, crosses * send_seconds[rows]])
-    blocks = send_blocks[rows]
+    none = np.zeros((1, len(send_seconds)))
+    on = np.concatenate([crosses * send_seconds, none])
+    back = np.concatenate([none, crosses * send_seconds])
     return ChunkTimes(
-        forward=f + on * blocks,
-        backward=b + back * blocks,
-        weight=w,
-        whole=b + w + back * blocks,
-        forward_travel=on * ~blocks,
-        backward_travel=back * ~blocks,
+        forward=forward + on * send_blocks,
+        backward=backward + back * send_blocks,
+        weight=weight,
+        whole=backward + weight + back * send_blocks,
+        forward_travel=on * ~send_blocks,
+        backward_travel=back * ~send_blocks,
     )
+
+
+def part_seconds(forward: Floats, backward: Floats, weight: Floats, whole: Floats) -> Floats:
+    """Return the seconds of all parts of a program from those by chunk, along the first axis."""
+    return np.concatenate([forward, backward, weight, whole, forward])
