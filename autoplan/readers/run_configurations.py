@@ -160,7 +160,8 @@ def _read_shardings(
     if stage == 3 and degrees.pp > 1 and framework.name == "torchtitan":
         assumptions.append("zero_stage 1: with a pipeline weights stay gathered and gradients wait for the last pass")
         stage = 1
-    stages = (stage,) if stage is not None else ZERO_STAGES.get(framework.name, (1,))
+    usual = ZERO_STAGES.get(framework.name, (1, 3) if degrees.pp == 1 else (1,))
+    stages = (stage,) if stage is not None else usual
     if stage is None:
         assumptions.append("zero_stage " + " or ".join(map(str, stages)))
     return tuple((each, dp_shard if each else 1) for each in stages)
@@ -175,11 +176,20 @@ def _read_recomputes(row: Row, num_layers: int, assumptions: list[str]) -> tuple
         assumptions.append("recompute none, selective or full")
         return (("none", 0), ("selective", 0), ("full", 0))
     if detail in ("block-fraction", "every-kth-block"):  # whole blocks, of which the table does not say how many
-        if not layers:
-            layers = max(1, num_layers // 2)
-            assumptions.append(f"full recompute of {layers} of {num_layers} layers")
-        return (("full", layers),)
+        return _read_blocks(detail, layers, num_layers, assumptions)
     return ((recompute, layers if recompute != "none" else 0),)  # type: ignore[return-value]
+
+
+def _read_blocks(
+    detail: str, layers: int, num_layers: int, assumptions: list[str]
+) -> tuple[tuple[Recompute, int], ...]:
+    """Return how many blocks are redone: every second one where it is every k-th, else half or another part."""
+    counts = [num_layers // 2, num_layers // 3, 2 * num_layers // 3, 0]
+    counts = [layers] if layers else counts[: 1 if detail == "every-kth-block" else len(counts)]
+    if not layers:
+        shown = " or ".join(str(count or num_layers) for count in counts)
+        assumptions.append(f"full recompute of {shown} of {num_layers} layers")
+    return tuple(("full", count) for count in dict.fromkeys(counts))
 
 
 def _read_schedules(row: Row, *, pp: int, num_layers: int, assumptions: list[str]) -> tuple[tuple[Schedule, int], ...]:

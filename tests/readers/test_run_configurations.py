@@ -124,8 +124,21 @@ def test_recompute():
     assert recompute(recompute="full", recompute_layers="8") == ("full", 8)
     assert recompute(recompute="selective", recompute_detail="core-attention") == ("selective", 0)
     assert recompute(recompute="none", recompute_layers="0") == ("none", 0)
-    assert recompute(recompute="selective", recompute_detail="block-fraction") == ("full", 16)
+    assert recompute(recompute="selective", recompute_detail="every-kth-block") == ("full", 16)
+    assert recompute(recompute="selective", recompute_detail="block-fraction", recompute_layers="10") == ("full", 10)
     assert recompute(recompute="selective", recompute_detail="every-kth-block", recompute_layers="8") == ("full", 8)
+
+
+def test_a_fraction_of_the_blocks_that_a_row_does_not_tell_is_open():
+    choices, assumptions = read(recompute="selective", recompute_detail="block-fraction")
+    assert choices.open == ("recompute",)
+    assert [(c.recompute, c.recompute_layers) for c in choices.configurations] == [
+        ("full", 16),
+        ("full", 10),
+        ("full", 21),
+        ("full", 0),
+    ]
+    assert assumptions == ["full recompute of 16 or 10 or 21 or 32 of 32 layers"]
 
 
 def test_blank_settings_are_candidates_likeliest_first():
@@ -141,11 +154,18 @@ def test_blank_settings_are_candidates_likeliest_first():
 
 
 @pytest.mark.parametrize(
-    ("framework", "stage"), [("megatron", 1), ("nemo", 1), ("deepspeed", 1), ("fsdp", 3), ("torchtitan", 3)]
+    ("framework", "stages"),
+    [("megatron", [1, 3]), ("nemo", [1, 3]), ("megatron-classic", [0, 1]), ("fsdp", [3]), ("torchtitan", [3])],
 )
-def test_what_frameworks_shard_when_nothing_is_said(framework, stage):
+def test_what_frameworks_shard_when_nothing_is_said(framework, stages):
     choices, assumptions = read(framework=framework, zero_stage="")
-    assert (choices.configurations[0].zero_stage, choices.open, assumptions) == (stage, (), [f"zero_stage {stage}"])
+    assert [c.zero_stage for c in choices.configurations] == stages
+    assert assumptions == ["zero_stage " + " or ".join(map(str, stages))]
+    assert ("zero_stage" in choices.open) == (len(stages) > 1)
+
+
+def test_weights_are_not_sharded_under_a_pipeline():
+    assert one(**PIPELINE, zero_stage="").zero_stage == 1
 
 
 def test_micro_batches_divide_a_ranks_share():
