@@ -93,10 +93,7 @@ def _settled(row: Row, *, recent: bool) -> str | None:
     """Return the framework where the settings leave no doubt."""
     if row.text("mp_mode"):
         return "fsdp"  # Composer's word
-    if row.text("recompute_detail") in ("op-sac", "every-kth-block") or row.text("fp8_recipe") in (
-        "tensorwise",
-        "rowwise",
-    ):
+    if row.text("recompute_detail") in TITAN_DETAILS or row.text("fp8_recipe") in TITAN_RECIPES:
         return "torchtitan"
     old = row.text("attention") == "megatron-fused" or row.text("precision") == "fp16"
     if not recent and old and read_arch(row) == "gpt":
