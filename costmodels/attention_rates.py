@@ -1,4 +1,4 @@
-"""How fast attention kernels are: their share of the dense 16-bit peak, by kernel and architecture.
+"""How fast attention kernels are: their share of the best 16-bit products' rate, by kernel and architecture.
 
 Published rates of causal attention with heads of 128 on long sequences: FlashAttention-1 on A100 (arXiv 2205.14135),
 -2 on A100 and H100 (2307.08691), -3 on H100 (2407.08608), cuDNN's on Hopper and Blackwell (its release notes and the
@@ -12,14 +12,14 @@ import numpy as np
 from autoplan.spec.stack import AttentionKernel
 
 _RATES: dict[str, dict[str, tuple[float, float]]] = {
-    "flash1": {"ampere": (0.40, 0.33)},
-    "flash2": {"ampere": (0.63, 0.55), "hopper": (0.36, 0.32), "blackwell": (0.22, 0.18), "ada": (0.75, 0.65)},
-    "flash3": {"ampere": (0.63, 0.55), "hopper": (0.65, 0.52), "blackwell": (0.50, 0.42)},
-    "cudnn": {"ampere": (0.60, 0.52), "hopper": (0.60, 0.48), "blackwell": (0.55, 0.42)},
+    "flash1": {"ampere": (0.46, 0.38)},
+    "flash2": {"ampere": (0.72, 0.63), "hopper": (0.45, 0.40), "blackwell": (0.28, 0.23), "ada": (0.80, 0.70)},
+    "flash3": {"ampere": (0.72, 0.63), "hopper": (0.80, 0.64), "blackwell": (0.64, 0.52)},
+    "cudnn": {"ampere": (0.69, 0.60), "hopper": (0.75, 0.60), "blackwell": (0.70, 0.54)},
 }
-UNKNOWN = (0.4, 0.32)
+UNKNOWN = (0.5, 0.4)
 HALF_RATE_LENGTH = 512
-"""A sequence of s tokens runs at s/(s + 512): the causal diagonal's blocks are half empty, and short rows fill badly."""
+"""A sequence of s tokens runs at s/(s + 512): blocks on the diagonal are half empty, and short rows fill badly."""
 BACKWARD_FLOPS = 2.5
 """Five products instead of two: the kernels rebuild the scores."""
 
@@ -32,7 +32,7 @@ def default_kernel(architecture: str | None) -> AttentionKernel:
 def attention_shares(
     kernel: AttentionKernel, architecture: str | None, *, seq_len: Any, head_dim: int
 ) -> tuple[Any, Any]:
-    """Return the shares of the peak that forward and backward reach; narrow heads feed the units less."""
+    """Return the shares of the products' rate that forward and backward reach; narrow heads feed the units less."""
     forward, backward = _RATES.get(kernel, {}).get(architecture or "", UNKNOWN)
     length = seq_len / (seq_len + HALF_RATE_LENGTH)
     width = min(1.0, head_dim / (head_dim + 32) * 1.25)

@@ -17,22 +17,28 @@ from costmodels.hardware import Hardware
 from costmodels.links import LinkRates
 from costmodels.pricing import Rates
 
+FULL_CLOCK = 1.28
+"""Watts for each TFLOP/s of the 16-bit peak of an A100, which keeps its clock; devices with less power for what they
+could compute lower it when products last."""
+
 
 @value
 class Coefficients:
     """What calibration fits.
 
-    `products`, `low_products` (8 and 4 bits), `grouped_products` (experts), `attention`, `memory`, `optimizer`, `intra`
+    `products`, `low_products` (8 and 4 bits), `grouped_products` and `low_grouped_products` (experts), `attention`, `memory`, `optimizer`, `intra`
     (NVLink) and `inter` (network) are shares of nominal rates; `latency` and `host` factors on nominal seconds;
-    `contention` is κ of two kernels side by side; `hidden_data`, `hidden_tensor`, `hidden_context` and `hidden_expert`
+    `power` is the exponent by which rates fall with
+    the watts that a device has for its peak; `contention` is κ of two kernels side by side; `hidden_data`, `hidden_tensor`, `hidden_context` and `hidden_expert`
     are the shares of communication that can hide where the stack overlaps it; `step_seconds` are spent once a step;
     `jitter` is the share of the step lost for each doubling of the nodes. `architectures` has factors by coefficient
     and architecture (``products.hopper``).
     """
 
     products: Positive = 0.9
-    low_products: Positive = 0.8
-    grouped_products: Positive = 0.7
+    low_products: Positive = 0.85
+    grouped_products: Positive = 0.8
+    low_grouped_products: Positive = 0.7
     attention: Positive = 0.9
     memory: Positive = 0.8
     optimizer: Positive = 0.8
@@ -40,6 +46,7 @@ class Coefficients:
     inter: Positive = 0.8
     latency: Positive = 1.0
     host: Positive = 1.0
+    power: NonNegativeFloat = 0.35
     contention: Positive = 1.3
     hidden_data: Positive = 0.9
     hidden_tensor: Positive = 0.5
@@ -78,11 +85,14 @@ def resolve_rates(problem: Problem, hardware: Hardware, coefficients: Coefficien
     def of(name: str) -> float:
         return coefficients.of(name, hardware.architecture)
 
+    clock = (hardware.watts_per_teraflops or FULL_CLOCK) / FULL_CLOCK
+    sustained = min(clock, 1.0) ** coefficients.power
     kappa = Contention(compute_slowdown=coefficients.contention, communication_slowdown=coefficients.contention)
     return Rates(
-        products=of("products"),
-        low_products=of("low_products"),
-        grouped_products=of("grouped_products"),
+        products=of("products") * sustained,
+        low_products=of("low_products") * sustained,
+        grouped_products=of("grouped_products") * sustained,
+        low_grouped_products=of("low_grouped_products") * sustained,
         attention=of("attention"),
         memory=of("memory"),
         optimizer=of("optimizer"),
@@ -107,6 +117,7 @@ def _measured_rates(problem: Problem, hardware: Hardware, coefficients: Coeffici
         products=1.0,
         low_products=1.0,
         grouped_products=1.0,
+        low_grouped_products=1.0,
         attention=1.0,
         memory=memory,
         optimizer=memory,

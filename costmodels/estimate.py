@@ -23,6 +23,7 @@ from costmodels.assumptions import NOT_MODELLED, find_assumptions
 from costmodels.batch import Batch, Bools, Floats, Ints, even_cuts
 from costmodels.bounds import bound_bytes, bound_seconds
 from costmodels.coefficients import Coefficients, fitted_coefficients
+from costmodels.cuts import usual_cuts
 from costmodels.flops import model_flops
 from costmodels.hardware import resolve_hardware
 from costmodels.memory import HeldBytes, held_bytes
@@ -293,10 +294,17 @@ def _stage_memory(problem: Problem, batch: Batch, costs: _Costs) -> tuple[StageM
     )
 
 
+def with_usual_cuts(problem: Problem, batch: Batch, *, coefficients: Coefficients | None = None) -> Batch:
+    """Return the batch with the cuts that a framework takes which is told no more than the depth of its pipeline."""
+    costs = _unit_costs(problem, batch, coefficients).stage
+    return replace(batch, cuts=usual_cuts(problem.model, batch, costs.forward_seconds + costs.backward_seconds))
+
+
 def _batch_of_one(problem: Problem, configuration: Configuration, cuts: tuple[int, ...] | None) -> Batch:
     layers, chunks = problem.model.num_layers, configuration.pp * configuration.virtual_stages
     if cuts is None:
-        return Batch.of([configuration], even_cuts(layers, np.array([chunks])))
+        even = Batch.of([configuration], even_cuts(layers, np.array([chunks])))
+        return even if layers % chunks == 0 else with_usual_cuts(problem, even)
     if len(cuts) != chunks + 1 or cuts[0] != 0 or cuts[-1] != layers or list(cuts) != sorted(cuts):
         message = (
             f"{cuts}: {chunks} chunks need {chunks + 1} ascending boundaries from 0 to the model's {layers} layers"

@@ -31,6 +31,7 @@ class Hardware:
     matmul_flops: float
     low_matmul_flops: float
     peak_flops: float
+    watts_per_teraflops: float | None
     memory_bytes_per_second: float
     optimizer_bytes_per_second: float
     memory_limit_bytes: int
@@ -68,6 +69,7 @@ def resolve_hardware(problem: Problem) -> Hardware:
         matmul_flops=min(_best(device, activations.rates) for device in devices),
         low_matmul_flops=min(_best(device, precision.rates) for device in devices),
         peak_flops=min(_peak(device, activations.rates) for device in devices),
+        watts_per_teraflops=_power(devices, activations.rates),
         memory_bytes_per_second=bandwidth,
         optimizer_bytes_per_second=optimizer or bandwidth,
         memory_limit_bytes=min(device.memory_bytes for device in devices),
@@ -110,6 +112,12 @@ def _best(device: Device, rates: tuple[str, ...]) -> float:
     if name is None:
         return min(device.peak_flops.values()) * MATMUL_EFFICIENCY[device.kind]
     return device.peak_flops[name] * device.matmul_efficiency.get(name, MATMUL_EFFICIENCY[device.kind])
+
+
+def _power(devices: list[Device], rates: tuple[str, ...]) -> float | None:
+    """Return the least power that a device has for a TFLOP/s of its peak; None when it is not known of all."""
+    ratios = [device.power_watts / _peak(device, rates) * 1e12 for device in devices if device.power_watts]
+    return min(ratios) if len(ratios) == len(devices) else None
 
 
 def _mfu_peak(device: Device) -> float:

@@ -21,7 +21,7 @@ from costmodels.work import PassWork
 class Rates:
     """Shares of the nominal rates that are reached, and what the host and overlapping cost.
 
-    `products`, `low_products`, `grouped_products`, `attention`, `memory` and `optimizer` are at most about 1;
+    `products`, `low_products`, `grouped_products`, `low_grouped_products`, `attention`, `memory` and `optimizer` are at most about 1;
     `host_seconds` is of one launch. Of communication that runs beside compute, `hidden_…` is the share that can hide.
     `step_seconds` is spent once per step whatever is trained; `jitter` is the share of the step by which the slowest
     of many ranks lags behind the mean, for each doubling of the nodes.
@@ -30,6 +30,7 @@ class Rates:
     products: Any
     low_products: Any
     grouped_products: Any
+    low_grouped_products: Any
     attention: Any
     memory: Any
     optimizer: Any
@@ -74,6 +75,7 @@ def price_pass(work: PassWork, rates: Rates) -> PassSeconds:
         work.products / rates.products
         + work.low_products / rates.low_products
         + work.grouped_products / rates.grouped_products
+        + work.low_grouped_products / rates.low_grouped_products
     )
     attention = work.attention / rates.attention
     device = products + attention + work.memory / rates.memory

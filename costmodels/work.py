@@ -40,6 +40,7 @@ class PassWork:
     products: Floats
     low_products: Floats
     grouped_products: Floats
+    low_grouped_products: Floats
     attention: Floats
     memory: Floats
     kernels: Floats
@@ -103,6 +104,7 @@ class Counter:
         return work.done()
 
 
+_SECONDS = ("products", "low_products", "grouped_products", "low_grouped_products", "attention", "memory", "kernels")
 Shapes = Callable[[Product], tuple[Any, Any, Any]]
 
 
@@ -124,8 +126,7 @@ class _Sum:
     def __init__(self, counter: Counter) -> None:
         self.counter = counter
         zero = np.zeros(counter.num)
-        self.seconds = {name: zero.copy() for name in ("products", "low_products", "grouped_products")}
-        self.seconds |= {name: zero.copy() for name in ("attention", "memory", "kernels")}
+        self.seconds = {name: zero.copy() for name in _SECONDS}
         self.links = {axis: LinkWork.zeros(zero.shape) for axis in ("tensor", "context", "expert")}
 
     def add_products(self, products: Iterable[Product], shapes: Shapes) -> None:
@@ -133,10 +134,20 @@ class _Sum:
         for p in products:
             m, k, n = shapes(p)
             low = p.low and precision.operand_bytes < precision.compute_bytes
-            kind = "grouped_products" if p.grouped else "low_products" if low else "products"
+            kind = ("low_" if low else "") + ("grouped_" if p.grouped else "") + "products"
             self.seconds[kind] += self.counter.matmul.seconds(m, k, n, count=p.count, low=low)
-            if low:  # one operand is read, cast, and written in both layouts; the other comes cast from its producer
-                self.add_bytes(1.0 * p.count * m * k * (precision.compute_bytes + 2 * precision.operand_bytes), 1.0)
+            if low and shapes is not _weight_gradient_shapes:
+                self._add_cast(1.0 * p.count * m * k)
+
+    def _add_cast(self, elements: Any) -> None:
+        """Add the cast of a product's input, or of its output's gradient, written in both layouts for later use.
+
+        A fused kernel writes it instead of the 16-bit result; otherwise that is read again. The weight's gradient finds
+        both of its factors cast.
+        """
+        precision = PRECISIONS[self.counter.problem.workload.precision]
+        read = 0 if self.counter.problem.stack.pointwise == "fused" else precision.compute_bytes
+        self.add_bytes(elements * (read + 2 * precision.operand_bytes), 1.0)
 
     def add_core(self, op: Operation, *, backward: bool) -> None:
         core, hardware = op.core, self.counter.hardware
@@ -145,7 +156,7 @@ class _Sum:
         kernel = self.counter.problem.stack.attention or default_kernel(hardware.architecture)
         shares = attention_shares(kernel, hardware.architecture, seq_len=core.seq_len, head_dim=core.head_dim)
         flops = core.flops * (BACKWARD_FLOPS if backward else 1.0)
-        self.seconds["attention"] += flops / (hardware.peak_flops * shares[1 if backward else 0])
+        self.seconds["attention"] += flops / (hardware.matmul_flops * shares[1 if backward else 0])
 
     def add_bytes(self, num_bytes: Any, kernels: float) -> None:
         self.seconds["memory"] += num_bytes / self.counter.hardware.memory_bytes_per_second
@@ -158,6 +169,8 @@ class _Sum:
                 continue
             name, group = self._axis(transfer.axis)
             work = self.counter.links.work(transfer.op, num_bytes, group)
+            if transfer.copies is not None and self.counter.problem.stack.dispatches_by_node:
+                work = replace(work, inter_seconds=work.inter_seconds * _sent_share(transfer.copies, group.nodes))
             self.links[name] = self.links[name] + work * (num_bytes > 0)
             self.seconds["kernels"] += LAUNCHES_OF_COLLECTIVE * ((num_bytes > 0) & (group.size > 1))
 
@@ -172,6 +185,14 @@ class _Sum:
 
     def done(self) -> PassWork:
         return PassWork(**self.seconds, **self.links)
+
+
+def _sent_share(copies: Any, nodes: Any) -> Any:
+    """Return which share of its copies a token sends over the network when each node gets it once.
+
+    Of k experts spread evenly over N nodes, a token visits N·(1 − (1 − 1/N)^k) nodes in the mean.
+    """
+    return nodes * (1 - (1 - 1 / nodes) ** copies) / copies
 
 
 def count_work(problem: Problem, batch: Batch, *, hardware: Hardware, matmul: Matmul, links: Links) -> UnitWork:

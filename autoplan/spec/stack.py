@@ -30,7 +30,8 @@ class Stack:
     reads and writes. `data_parallel` says who shards: ddp keeps buckets for the whole model, fsdp and fsdp2 gather
     unit by unit.
 
-    An `overlap_` flag says that the axis's communication runs beside compute. `parallel_loss` splits the loss over
+    An `overlap_` flag says that the axis's communication runs beside compute. `dispatches_by_node` sends a token once
+    to every node that has experts of its, not once to every expert. `parallel_loss` splits the loss over
     the vocabulary, otherwise every tensor-parallel rank has all logits;
     `fused_loss` computes it in one kernel. `logit_copies` counts fp32 copies of the
     logits at the peak. `redone` is what selective recompute repeats (alternate_products: every second matrix product).
@@ -60,6 +61,7 @@ class Stack:
     overlap_pipeline: bool = True
     overlap_expert: bool = False
     overlap_context: bool = True
+    dispatches_by_node: bool = False
     parallel_loss: bool = True
     fused_loss: bool = False
     logit_copies: Literal[0, 1, 2, 3] = 2

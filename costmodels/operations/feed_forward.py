@@ -39,7 +39,7 @@ def moe_operations(sizes: Sizes, moe: Moe) -> list[Operation]:
         backward_kernels=ROUTER_KERNELS,
         saved=sizes.outside * moe.num_experts * 2 * FP32,
     )
-    exchange = Transfer(axis="ep", op="all_to_all", num_bytes=dispatched)
+    exchange = Transfer(axis="ep", op="all_to_all", num_bytes=dispatched, copies=moe.top_k)
     gather = Transfer(axis="etp", op="all_gather", num_bytes=gathered)
     scatter = Transfer(axis="etp", op="reduce_scatter", num_bytes=gathered)
     permuted = (sizes.outside * hidden + rows * hidden) * element

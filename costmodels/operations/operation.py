@@ -33,7 +33,7 @@ class Product:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Core:
-    """Attention over `pairs` (query, key) pairs a sequence: 2·pairs·width·(key_dim + value_dim)/… FLOPs forward.
+    """The scores of attention and their use.
 
     `flops` are those of the forward, both products, over the pairs that the kernel visits; `seq_len` is the length of
     the keys that a query may see and `head_dim` the width of a head, which decide how well the kernel does.
@@ -48,13 +48,13 @@ class Core:
 class Transfer:
     """One collective over `axis` on a buffer of S = `num_bytes`; 0 bytes is no collective.
 
-    `behind` says whether the operation it belongs to can hide it: chunked products (tp), attention (cp) or shared
-    experts (ep).
+    `copies` is how many experts every token goes to, where that is what is sent.
     """
 
     axis: Axis
     op: CollectiveOp
     num_bytes: Any
+    copies: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
