@@ -70,5 +70,5 @@ def _slice(event: "Event") -> dict[str, Any]:
         "tid": event.stage,
         "ts": event.start_seconds * MICROSECONDS,
         "dur": event.duration_seconds * MICROSECONDS,
-        "args": {"microbatch": event.microbatch},
+        "args": {"chunk": event.chunk, "microbatch": event.microbatch},
     }
