@@ -37,6 +37,7 @@ class Rates:
     host_seconds: Any
     links: LinkRates
     hidden_data: Any
+    hidden_gather: Any
     hidden_tensor: Any
     hidden_context: Any
     hidden_expert: Any
@@ -109,17 +110,18 @@ def price_data(
     """
     gather, scatter = work.gather.seconds(rates.links), work.scatter.seconds(rates.links)
     replicate, tied = work.replicate.seconds(rates.links), work.tied.seconds(rates.links)
-    shown_gather = _beside(forward, gather, rates)
+    shown_gather = _beside(forward, gather, rates.hidden_data, rates)
+    shown_once = _beside(forward, gather, rates.hidden_gather, rates)
     shown_gather[:, -1] = np.maximum(gather - shown_gather, 0.0)[:, :-3].max(axis=1)
     every = np.where(zero_stage == 3, gather, 0.0) + np.where(every_batch, scatter, 0.0)
     last = every + np.where((zero_stage > 0) & ~every_batch, scatter, 0.0) + replicate
-    shown_every = _beside(backward, every, rates)
-    once = _beside(backward, last, rates) - shown_every + tied
-    once = once + np.where((zero_stage == 1) | (zero_stage == 2), shown_gather, 0.0)
+    shown_every = _beside(backward, every, rates.hidden_data, rates)
+    once = _beside(backward, last, rates.hidden_data, rates) - shown_every + tied
+    once = once + np.where((zero_stage == 1) | (zero_stage == 2), shown_once, 0.0)
     return DataSeconds(forward=np.where(zero_stage == 3, shown_gather, 0.0), backward=shown_every, step=once)
 
 
-def _beside(compute: Floats, communication: Floats, rates: Rates) -> Floats:
-    hidden = communication * rates.hidden_data
+def _beside(compute: Floats, communication: Floats, share: Any, rates: Rates) -> Floats:
+    hidden = communication * share
     shown: Floats = communication - hidden + exposed_seconds(compute, hidden, rates.contention)
     return np.minimum(shown, communication)

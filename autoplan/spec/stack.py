@@ -30,7 +30,8 @@ class Stack:
     reads and writes. `data_parallel` says who shards: ddp keeps buckets for the whole model, fsdp and fsdp2 gather
     unit by unit.
 
-    An `overlap_` flag says that the axis's communication runs beside compute. `dispatches_by_node` sends a token once
+    An `overlap_` flag says that the axis's communication runs beside compute; `overlap_gather` that of gathering
+    weights once a step, which else waits for the optimizer and holds up the forward. `dispatches_by_node` sends a token once
     to every node that has experts of its, not once to every expert. `parallel_loss` splits the loss over
     the vocabulary, otherwise every tensor-parallel rank has all logits;
     `fused_loss` computes it in one kernel. `logit_copies` counts fp32 copies of the
@@ -57,6 +58,7 @@ class Stack:
     clip_bytes: NonNegative = 12
     data_parallel: DataParallel = "fsdp2"
     overlap_data: bool = True
+    overlap_gather: bool = True
     overlap_tensor: bool = False
     overlap_pipeline: bool = True
     overlap_expert: bool = False
