@@ -27,13 +27,11 @@ from costmodels.cuts import usual_cuts
 from costmodels.flops import model_flops
 from costmodels.hardware import resolve_hardware
 from costmodels.memory import HeldBytes, held_bytes
-from costmodels.pipeline import Event, finish_seconds, in_flight, simulate
+from costmodels.pipeline import Event, in_flight
 from costmodels.stage_costs import StageCosts, count_units, sum_chunks, sum_units
+from costmodels.step_terms import finish_ranks, simulate_events, step_terms
 from costmodels.uncertainty import find_sources, relative_errors
 from costmodels.unit_seconds import Resolved, UnitSeconds, resolve, unit_seconds
-
-EXACT = frozenset({"gpipe", "1f1b", "interleaved"})
-"""The schedules whose array form is the simulation's own result."""
 
 __all__ = [
     "Evaluation",
@@ -153,13 +151,16 @@ def timeline(problem: Problem, configuration: Configuration, cuts: tuple[int, ..
     """
     require_valid(problem, configuration)
     batch = _batch_of_one(problem, configuration, cuts)
-    costs = stage_costs(problem, batch)
-    return _simulate(batch, costs, count_units(problem.model, batch))[1]
+    costs = _unit_costs(problem, batch, None)
+    counts, stage = count_units(problem.model, batch), costs.stage
+    return simulate_events(
+        batch, costs.seconds, counts, 0, num_microbatches=stage.num_microbatches, send_blocks=stage.send_blocks
+    )
 
 
 def _unit_costs(problem: Problem, batch: Batch, coefficients: Coefficients | None) -> _Costs:
     resolved = resolve(problem, batch, coefficients or fitted_coefficients())
-    seconds = unit_seconds(batch, resolved)
+    seconds = unit_seconds(resolved)
     held = held_bytes(
         problem,
         batch,
@@ -191,7 +192,23 @@ def _evaluate(problem: Problem, batch: Batch, costs: _Costs, *, simulated: bool 
     stage = costs.stage
     counts = count_units(problem.model, batch)
     memory = _rank_bytes(batch, counts, stage.in_flight, stage.static_bytes, stage.in_flight_bytes)
-    terms = _terms(batch, costs, counts, _finish(batch, stage, counts, simulated=simulated))
+    finish = finish_ranks(
+        batch,
+        costs.seconds,
+        counts,
+        num_microbatches=stage.num_microbatches,
+        send_blocks=stage.send_blocks,
+        simulated=simulated,
+    )
+    terms = step_terms(
+        batch,
+        costs.seconds,
+        counts,
+        finish,
+        num_microbatches=stage.num_microbatches,
+        step_seconds=stage.step_seconds,
+        jitter=stage.jitter,
+    )
     peak = memory.max(axis=1)
     limit = costs.resolved.hardware.memory_limit_bytes
     return Evaluation(
@@ -210,76 +227,6 @@ def _rank_bytes(batch: Batch, counts: Floats, flights: Ints, static: Floats, in_
     chunks = sum_units(counts[:, :, :-1], static[:, :-1]) + flights * sum_units(counts, in_flight_bytes)
     held = sum_chunks(batch, chunks)
     return held + once[:, : held.shape[1]]
-
-
-def _finish(batch: Batch, stage: StageCosts, counts: Floats, *, simulated: bool) -> Floats:
-    """Return when each pipeline rank has done its last backward, (n, max_pp)."""
-    if simulated and batch.schedule[0] not in EXACT:
-        events = _simulate(batch, stage, counts)[1]
-        ends = np.zeros((1, int(batch.pp[0])))
-        for event in events:
-            ends[0, event.stage] = max(ends[0, event.stage], event.start_seconds + event.duration_seconds)
-        return ends
-    weight = sum_units(counts, stage.weight_seconds)
-    return finish_seconds(
-        batch.schedule,
-        batch.pp,
-        batch.virtual_stages,
-        stage.num_microbatches,
-        forward=sum_units(counts, stage.forward_seconds),
-        backward=sum_units(counts, stage.backward_seconds) - weight,
-        weight=weight,
-        send_seconds=stage.send_seconds,
-        send_blocks=stage.send_blocks,
-    )
-
-
-def _simulate(batch: Batch, stage: StageCosts, counts: Floats) -> tuple[float, tuple[Event, ...]]:
-    weight = sum_units(counts, stage.weight_seconds)[0]
-    return simulate(
-        batch.configuration(0).schedule,
-        pp=int(batch.pp[0]),
-        virtual_stages=int(batch.virtual_stages[0]),
-        forward=sum_units(counts, stage.forward_seconds)[0],
-        backward=sum_units(counts, stage.backward_seconds)[0] - weight,
-        weight=weight,
-        num_microbatches=int(stage.num_microbatches[0]),
-        send_seconds=float(stage.send_seconds[0]),
-        send_blocks=bool(stage.send_blocks[0]),
-    )
-
-
-def _terms(batch: Batch, costs: _Costs, counts: Floats, finish: Floats) -> dict[str, Floats]:
-    """Split the step over what is responsible: the busiest rank's own work, and what it waits for.
-
-    What is left of the makespan beyond the busiest rank's work is the time of the sends on the way down and up the
-    pipeline, as far as it goes, and the bubble. `finish` has shape (n, max_pp).
-    """
-    seconds, stage = costs.seconds, costs.stage
-    turn = sum_chunks(batch, sum_units(counts, stage.forward_seconds + stage.backward_seconds))
-    busiest, rows, m = turn.argmax(axis=1), np.arange(len(batch)), stage.num_microbatches
-
-    def own(*parts: Floats) -> Floats:
-        work: Floats = m * sum_chunks(batch, sum_units(counts, sum(parts, np.zeros(1))))[rows, busiest]
-        return work
-
-    makespan = finish.max(axis=1)
-    waiting = np.maximum(makespan - m * turn[rows, busiest], 0.0)
-    send = np.minimum(waiting, 2 * (batch.chunks - 1) * stage.send_seconds)
-    reduced = (finish + sum_chunks(batch, sum_units(counts, stage.reduce_seconds))).max(axis=1)
-    terms = {
-        "compute": own(seconds.forward, seconds.backward),
-        "recompute": own(seconds.recompute),
-        "tensor_parallel": own(seconds.tensor),
-        "context_parallel": own(seconds.context),
-        "expert_parallel": own(seconds.expert),
-        "pipeline_bubble": waiting - send,
-        "pipeline_send": send,
-        "data_parallel": own(seconds.data_forward, seconds.data_backward) + (reduced - makespan),
-        "optimizer": sum_chunks(batch, sum_units(counts, stage.optimizer_seconds)).max(axis=1),
-    }
-    total = sum(terms.values(), np.zeros(len(batch)))
-    return terms | {"overhead": total * stage.jitter + stage.step_seconds}
 
 
 def _stage_memory(problem: Problem, batch: Batch, costs: _Costs) -> tuple[StageMemory, ...]:

@@ -29,6 +29,20 @@ class StepWork:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CountedWork:
+    """All that pricing needs of n configurations, which may be of several problems; `zero_stage` has shape (n,).
+
+    `every_batch` (n,) says where gradients are reduced after every micro-batch.
+    """
+
+    units: UnitWork
+    data: DataWork
+    step: StepWork
+    zero_stage: Ints
+    every_batch: Bools
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
     """What a problem and a batch come down to before any cost is added up: counted work, and the rates to price it."""
 
@@ -37,10 +51,7 @@ class Resolved:
     links: Links
     placement: Placement
     parameters: Parameters
-    work: UnitWork
-    data: DataWork
-    step: StepWork
-    every_batch: Bools
+    counted: CountedWork
     ratios: LayerRatios
     sizes: Ints
     """(n,): which of the distinct sizes of `ratios` each configuration has."""
@@ -97,32 +108,42 @@ def resolve(problem: Problem, batch: Batch, coefficients: Coefficients) -> Resol
         links=links,
         placement=placement,
         parameters=parameters,
-        work=count_work(problem, batch, hardware=hardware, matmul=matmul, links=links),
-        data=count_data_work(problem, batch, links=links, placement=placement, parameters=parameters),
-        step=_count_step(problem, batch, hardware, parameters),
-        every_batch=reduces_every_batch(problem, batch),
+        counted=CountedWork(
+            units=count_work(problem, batch, hardware=hardware, matmul=matmul, links=links),
+            data=count_data_work(problem, batch, links=links, placement=placement, parameters=parameters),
+            step=_count_step(problem, batch, hardware, parameters),
+            zero_stage=batch.zero_stage,
+            every_batch=reduces_every_batch(problem, batch),
+        ),
         ratios=resolve_layer_ratios(problem, hardware, matmul, links, rates, sizes[0], sizes[1]),
         sizes=index,
         rates=rates,
     )
 
 
-def unit_seconds(batch: Batch, resolved: Resolved) -> UnitSeconds:
+def unit_seconds(resolved: Resolved) -> UnitSeconds:
     """Return the seconds of every unit of every configuration."""
-    work, rates, ratios = resolved.work, resolved.rates, resolved.ratios
+    of_forward, of_backward = resolved.ratios.unit_ratios(resolved.sizes)
+    return price_units(resolved.counted, resolved.rates, of_forward=of_forward, of_backward=of_backward)
+
+
+def price_units(
+    counted: CountedWork, rates: Rates, *, of_forward: Floats | float = 1.0, of_backward: Floats | float = 1.0
+) -> UnitSeconds:
+    """Return the seconds of every unit; rates are scalars or (n, 1), `of_…` measured over counted compute (n, u)."""
+    work = counted.units
     forward, backward = price_pass(work.forward, rates), price_pass(work.backward, rates)
     weight, again = price_pass(work.weight, rates), price_pass(work.again, rates)
-    of_forward, of_backward = ratios.unit_ratios(resolved.sizes)
     compute = forward.compute * of_forward
-    weights = weight.compute * of_backward + resolved.step.accumulation / rates.memory
+    weights = weight.compute * of_backward + counted.step.accumulation / rates.memory
     gradients = backward.compute * of_backward + weights
     repeated = again.compute * of_forward
     shown_forward = forward.tensor + forward.context + forward.expert
     data = price_data(
-        resolved.data,
+        counted.data,
         rates,
-        zero_stage=batch.zero_stage[:, None],
-        every_batch=resolved.every_batch[:, None],
+        zero_stage=counted.zero_stage[:, None],
+        every_batch=counted.every_batch[:, None],
         forward=compute + shown_forward,
         backward=gradients + repeated + backward.communication + again.communication,
     )
@@ -138,8 +159,8 @@ def unit_seconds(batch: Batch, resolved: Resolved) -> UnitSeconds:
         data_forward=data.forward,
         data_backward=data.backward,
         reduce=data.step,
-        optimizer=resolved.step.optimizer / rates.optimizer,
-        send=resolved.data.send.seconds(rates.links),
+        optimizer=counted.step.optimizer / rates.optimizer,
+        send=counted.data.send[:, None].seconds(rates.links)[:, 0],
     )
 
 

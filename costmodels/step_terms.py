@@ -1,0 +1,119 @@
+"""From the seconds of units to the step: when the ranks of the pipeline are done, and what each part of it costs.
+
+Everything takes arrays of n configurations, which may be of several problems: of the batch only what the pipeline
+is like matters here, and `counts` (n, max_chunks, u) says what each chunk holds.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from costmodels.batch import Batch, Bools, Floats, Ints
+from costmodels.pipeline import Event, finish_seconds, simulate
+from costmodels.stage_costs import sum_chunks, sum_units
+from costmodels.unit_seconds import UnitSeconds
+
+EXACT = frozenset({"gpipe", "1f1b", "interleaved"})
+"""The schedules whose array form is the simulation's own result."""
+
+
+def finish_ranks(
+    batch: Batch,
+    seconds: UnitSeconds,
+    counts: Floats,
+    *,
+    num_microbatches: Ints,
+    send_blocks: Bools,
+    simulated: bool,
+) -> Floats:
+    """Return when each pipeline rank has done its last backward, (n, max_pp), 0 past pp.
+
+    Schedules that are not `EXACT` are simulated one by one where `simulated` says so; else they get a lower bound.
+    """
+    weight = sum_units(counts, seconds.weight)
+    finish = finish_seconds(
+        batch.schedule,
+        batch.pp,
+        batch.virtual_stages,
+        num_microbatches,
+        forward=sum_units(counts, seconds.all_forward),
+        backward=sum_units(counts, seconds.all_backward) - weight,
+        weight=weight,
+        send_seconds=seconds.send,
+        send_blocks=send_blocks,
+    )
+    if simulated:
+        for i in np.flatnonzero(~np.isin(batch.schedule, sorted(EXACT))).tolist():
+            finish[i] = 0.0
+            for event in simulate_events(
+                batch, seconds, counts, i, num_microbatches=num_microbatches, send_blocks=send_blocks
+            ):
+                end = event.start_seconds + event.duration_seconds
+                finish[i, event.stage] = max(finish[i, event.stage], end)
+    return finish
+
+
+def simulate_events(
+    batch: Batch, seconds: UnitSeconds, counts: Floats, i: int, *, num_microbatches: Ints, send_blocks: Bools
+) -> tuple[Event, ...]:
+    """Return the events of configuration i's step."""
+    one = counts[i : i + 1]
+    chunks = int(batch.chunks[i])
+
+    def of_chunks(units: Floats) -> Floats:
+        return sum_units(one, units[i : i + 1])[0, :chunks]
+
+    weight = of_chunks(seconds.weight)
+    return simulate(
+        batch.configuration(i).schedule,
+        pp=int(batch.pp[i]),
+        virtual_stages=int(batch.virtual_stages[i]),
+        forward=of_chunks(seconds.all_forward),
+        backward=of_chunks(seconds.all_backward) - weight,
+        weight=weight,
+        num_microbatches=int(num_microbatches[i]),
+        send_seconds=float(seconds.send[i]),
+        send_blocks=bool(send_blocks[i]),
+    )[1]
+
+
+def step_terms(
+    batch: Batch,
+    seconds: UnitSeconds,
+    counts: Floats,
+    finish: Floats,
+    *,
+    num_microbatches: Ints,
+    step_seconds: Any,
+    jitter: Any,
+) -> dict[str, Floats]:
+    """Split the step over what is responsible: the busiest rank's own work, and what it waits for; each (n,).
+
+    What is left of the makespan beyond the busiest rank's work is the time of the sends on the way down and up the
+    pipeline, as far as it goes, and the bubble. `finish` has shape (n, max_pp); `step_seconds` and the share `jitter`
+    are numbers or (n,).
+    """
+    turn = sum_chunks(batch, sum_units(counts, seconds.all_forward + seconds.all_backward))
+    busiest, rows, m = turn.argmax(axis=1), np.arange(len(batch)), num_microbatches
+
+    def own(*parts: Floats) -> Floats:
+        work: Floats = m * sum_chunks(batch, sum_units(counts, sum(parts, np.zeros(1))))[rows, busiest]
+        return work
+
+    makespan = finish.max(axis=1)
+    waiting = np.maximum(makespan - m * turn[rows, busiest], 0.0)
+    send = np.minimum(waiting, 2 * (batch.chunks - 1) * seconds.send)
+    reduced = (finish + sum_chunks(batch, sum_units(counts, seconds.reduce))).max(axis=1)
+    terms = {
+        "compute": own(seconds.forward, seconds.backward),
+        "recompute": own(seconds.recompute),
+        "tensor_parallel": own(seconds.tensor),
+        "context_parallel": own(seconds.context),
+        "expert_parallel": own(seconds.expert),
+        "pipeline_bubble": waiting - send,
+        "pipeline_send": send,
+        "data_parallel": own(seconds.data_forward, seconds.data_backward) + (reduced - makespan),
+        "optimizer": sum_chunks(batch, sum_units(counts, seconds.optimizer)).max(axis=1),
+    }
+    total = sum(terms.values(), np.zeros(len(batch)))
+    return terms | {"overhead": total * jitter + step_seconds}
