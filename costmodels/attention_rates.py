@@ -12,7 +12,7 @@ import numpy as np
 from autoplan.spec.stack import AttentionKernel
 
 _RATES: dict[str, dict[str, tuple[float, float]]] = {
-    "flash1": {"ampere": (0.46, 0.38)},
+    "flash1": {"ampere": (0.50, 0.41)},
     "flash2": {"ampere": (0.72, 0.63), "hopper": (0.45, 0.40), "blackwell": (0.28, 0.23), "ada": (0.80, 0.70)},
     "flash3": {"ampere": (0.72, 0.63), "hopper": (0.80, 0.64), "blackwell": (0.64, 0.52)},
     "cudnn": {"ampere": (0.69, 0.60), "hopper": (0.75, 0.60), "blackwell": (0.70, 0.54)},

@@ -21,6 +21,9 @@ FULL_CLOCK = 1.28
 """Watts for each TFLOP/s of the 16-bit peak of an A100, which keeps its clock; devices with less power for what they
 could compute lower it when products last."""
 
+COMMUNICATION_SLOWDOWN = 1.3
+"""Communication takes longer while compute runs beside it; measured per machine by a profile."""
+
 
 @value
 class Coefficients:
@@ -47,7 +50,7 @@ class Coefficients:
     latency: Positive = 1.0
     host: Positive = 1.0
     power: NonNegativeFloat = 0.35
-    contention: Positive = 1.3
+    contention: Positive = 1.15
     hidden_data: Positive = 0.9
     hidden_tensor: Positive = 0.5
     hidden_context: Positive = 0.9
@@ -87,7 +90,7 @@ def resolve_rates(problem: Problem, hardware: Hardware, coefficients: Coefficien
 
     clock = (hardware.watts_per_teraflops or FULL_CLOCK) / FULL_CLOCK
     sustained = min(clock, 1.0) ** coefficients.power
-    kappa = Contention(compute_slowdown=coefficients.contention, communication_slowdown=coefficients.contention)
+    kappa = Contention(compute_slowdown=coefficients.contention, communication_slowdown=COMMUNICATION_SLOWDOWN)
     return Rates(
         products=of("products") * sustained,
         low_products=of("low_products") * sustained,

@@ -25,7 +25,7 @@ from costmodels.bounds import bound_bytes, bound_seconds
 from costmodels.coefficients import Coefficients, fitted_coefficients
 from costmodels.cuts import usual_cuts
 from costmodels.flops import model_flops
-from costmodels.hardware import resolve_hardware
+from costmodels.hardware import Hardware, resolve_hardware
 from costmodels.memory import HeldBytes, held_bytes
 from costmodels.pipeline import Event, in_flight
 from costmodels.stage_costs import StageCosts, count_units, sum_chunks, sum_units
@@ -113,7 +113,7 @@ def estimate(
     Raises ConfigurationError when the configuration is not valid or the cuts do not fit it.
     """
     require_valid(problem, configuration)
-    batch = _batch_of_one(problem, configuration, cuts)
+    batch = _batch_of_one(problem, configuration, cuts, coefficients)
     costs = _unit_costs(problem, batch, coefficients)
     result = _evaluate(problem, batch, costs, simulated=True)
     breakdown = {name: float(seconds[0]) for name, seconds in result.terms.items()}
@@ -150,7 +150,7 @@ def timeline(problem: Problem, configuration: Configuration, cuts: tuple[int, ..
     Raises ConfigurationError as `estimate` does.
     """
     require_valid(problem, configuration)
-    batch = _batch_of_one(problem, configuration, cuts)
+    batch = _batch_of_one(problem, configuration, cuts, None)
     costs = _unit_costs(problem, batch, None)
     counts, stage = count_units(problem.model, batch), costs.stage
     return simulate_events(
@@ -169,7 +169,6 @@ def _unit_costs(problem: Problem, batch: Batch, coefficients: Coefficients | Non
         activation_scale=resolved.ratios.activations[resolved.sizes],
     )
     m = num_microbatches(problem, batch)
-    blocks = resolved.hardware.kind == "cpu" or not problem.stack.overlap_pipeline
     stage = StageCosts(
         forward_seconds=seconds.all_forward,
         backward_seconds=seconds.all_backward,
@@ -179,13 +178,18 @@ def _unit_costs(problem: Problem, batch: Batch, coefficients: Coefficients | Non
         static_bytes=sum((term.static for term in held.values()), np.zeros(1)),
         in_flight_bytes=sum((term.in_flight for term in held.values()), np.zeros(1)),
         send_seconds=seconds.send,
-        send_blocks=np.full(len(batch), blocks),
+        send_blocks=np.full(len(batch), sends_block(problem, resolved.hardware)),
         num_microbatches=m,
         in_flight=in_flight(batch.schedule, batch.pp, batch.virtual_stages, m, batch.cuts.shape[1] - 1),
         step_seconds=resolved.rates.step_seconds,
         jitter=resolved.rates.jitter * float(np.log2(resolved.hardware.num_nodes)),
     )
     return _Costs(resolved=resolved, seconds=seconds, held=held, stage=stage)
+
+
+def sends_block(problem: Problem, hardware: Hardware) -> bool:
+    """Return whether a rank computes nothing while it sends to the next stage."""
+    return hardware.kind == "cpu" or not problem.stack.overlap_pipeline
 
 
 def _evaluate(problem: Problem, batch: Batch, costs: _Costs, *, simulated: bool = False) -> Evaluation:
@@ -247,11 +251,13 @@ def with_usual_cuts(problem: Problem, batch: Batch, *, coefficients: Coefficient
     return replace(batch, cuts=usual_cuts(problem.model, batch, costs.forward_seconds + costs.backward_seconds))
 
 
-def _batch_of_one(problem: Problem, configuration: Configuration, cuts: tuple[int, ...] | None) -> Batch:
+def _batch_of_one(
+    problem: Problem, configuration: Configuration, cuts: tuple[int, ...] | None, coefficients: Coefficients | None
+) -> Batch:
     layers, chunks = problem.model.num_layers, configuration.pp * configuration.virtual_stages
     if cuts is None:
         even = Batch.of([configuration], even_cuts(layers, np.array([chunks])))
-        return even if layers % chunks == 0 else with_usual_cuts(problem, even)
+        return even if layers % chunks == 0 else with_usual_cuts(problem, even, coefficients=coefficients)
     if len(cuts) != chunks + 1 or cuts[0] != 0 or cuts[-1] != layers or list(cuts) != sorted(cuts):
         message = (
             f"{cuts}: {chunks} chunks need {chunks + 1} ascending boundaries from 0 to the model's {layers} layers"

@@ -16,8 +16,8 @@ MULTIPROCESSORS |= {"cdna3": 304, "cdna4": 256}
 TILES = ((256, 128, 1.0), (128, 256, 1.0), (128, 128, 0.95), (128, 64, 0.8), (64, 64, 0.6))
 """Tile sizes that libraries choose from, and the share of the rate that each reaches when all units are busy:
 small tiles read their operands more often."""
-FILL_DEPTH = 96
-"""A product of depth k runs at k/(k + 96) of the rate: filling and emptying the pipeline of a tile."""
+FILL_DEPTH = 64
+"""A product of depth k runs at k/(k + 64) of the rate: filling and emptying the pipeline of a tile."""
 CPU_HALF_RATE_SIZE = 64
 """On CPUs a dim of d elements runs at d/(d + 64) of the rate."""
 
