@@ -1,0 +1,18 @@
+from costmodels.operations import Operation, Product, total_saved
+from costmodels.operations.operation import product
+
+
+def test_linear_layers_launch_once_forward_and_twice_backward():
+    op = product("both", Product(m=1, k=2, n=3), Product(m=1, k=2, n=4), saved=8.0)
+    assert (op.forward_kernels, op.backward_kernels, op.saved, op.tag) == (2, 4, 8.0, "product")
+
+
+def test_what_is_redone_is_not_kept():
+    operations = [
+        Operation(name="a", tag="norms", saved=1.0),
+        Operation(name="b", tag="pointwise", saved=10.0),
+        Operation(name="c", tag="product", saved=100.0),
+    ]
+    assert total_saved(operations) == 111
+    assert total_saved(operations, frozenset({"norms", "pointwise"})) == 100
+    assert total_saved([]) == 0
