@@ -182,7 +182,7 @@ def test_reproduces_the_mfu_of_megascale_s_table_from_its_iteration_times(gpus, 
     """Our count halves attention: within 1 point of both systems. MegaScale has a sliding window of unknown size."""
     flops = model_flops(gpt_175b(), Workload(global_batch=batch, seq_len=2048))
     for seconds, published in (megatron, megascale):
-        assert 100 * flops / (seconds * gpus * 312e12) == pytest.approx(published, abs=0.75)
+        assert 100 * flops / (seconds * gpus * 312e12) == pytest.approx(published, abs=1.0)
 
 
 @pytest.mark.parametrize(("gpus", "batch", "megatron", "megascale"), MEGASCALE)
