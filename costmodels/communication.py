@@ -41,11 +41,17 @@ def count_data_work(
     own, shards = dense_shards(batch)[:, None], expert_shards(batch)[:, None]
     gather = _where(dense, links.work("all_gather", size * dense, placement.dp_shard))
     scatter = _where(dense, links.work("reduce_scatter", reduce * dense, placement.dp_shard))
+    if not problem.stack.scatters_gradients:  # all ranks get the sums of all gradients
+        whole = _where(dense, links.work("all_reduce", reduce * dense, placement.dp_shard))
+        resharded = (batch.zero_stage == 3)[:, None]
+        scatter = scatter * resharded + whole * ~resharded
     replicate = _where(dense, links.work("all_reduce", reduce * dense / own, placement.dp_replicate))
     if experts.any():
         gather = gather + _where(experts, links.work("all_gather", size * experts, placement.expert_shard))
         scatter = scatter + _where(experts, links.work("reduce_scatter", reduce * experts, placement.expert_shard))
         reduced = links.work("all_reduce", reduce * experts / shards, placement.expert_replicate)
+        unsharded = (batch.zero_stage == 0)[:, None]  # those who could share a part all have it whole
+        reduced = reduced + links.work("all_reduce", reduce * experts, placement.expert_shard) * unsharded
         replicate = replicate + _where(experts, reduced)
     return DataWork(
         gather=gather,

@@ -16,6 +16,9 @@ from costmodels.links import LinkRates, LinkWork
 from costmodels.overlap import exposed_seconds
 from costmodels.work import PassWork
 
+HOST_SHARPNESS = 4
+"""Exponent of the norm that joins device and host: infinite would be their maximum, 1 their sum."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
@@ -71,7 +74,10 @@ class DataSeconds:
 
 
 def price_pass(work: PassWork, rates: Rates) -> PassSeconds:
-    """Return the seconds of a pass: the device's, or the host's where that is slower; and what communication adds."""
+    """Return the seconds of a pass: the device's, or the host's where that is slower; and what communication adds.
+
+    Some operations of a unit wait for the host and others do not, so the larger of the two is rounded off.
+    """
     products = (
         work.products / rates.products
         + work.low_products / rates.low_products
@@ -80,7 +86,8 @@ def price_pass(work: PassWork, rates: Rates) -> PassSeconds:
     )
     attention = work.attention / rates.attention
     device = products + attention + work.memory / rates.memory
-    compute = np.maximum(device, work.kernels * rates.host_seconds)
+    host = work.kernels * rates.host_seconds
+    compute = (device**HOST_SHARPNESS + host**HOST_SHARPNESS) ** (1 / HOST_SHARPNESS)
     return PassSeconds(
         compute=compute,
         tensor=_shown(work.tensor, rates.hidden_tensor, products, rates),

@@ -69,6 +69,8 @@ def read_stack(row: Row, framework: Stack, *, recent: bool, assumptions: list[st
         "redone": _read_redone(row, framework),
         "dropout": gpt and megatron,
     }
+    if megatron:  # its recipes dispatch so for DeepSeek's models, whose routers bound the nodes of a token
+        changes["dispatches_by_node"] = framework.dispatches_by_node and bool(row.count("kv_lora_rank"))
     fused = row.flag("fused_rmsnorm")
     if fused is not None:
         changes["fused_norms"] = fused

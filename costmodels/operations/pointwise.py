@@ -102,10 +102,11 @@ def activation(sizes: Sizes, mlp: Mlp, elements: Any, *, name: str, tag: Tag = "
     """Return the activation of `elements` products (the tokens times the local width) and what it leaves.
 
     Gated: eager runs the activation and the product apart (5 and 9 elements moved, both results kept), a fused kernel
-    moves 3 and 5. Not gated: 2 and 3, with a bias of its own 2 more each when eager.
+    moves 3 and 5. Not gated: 2 and 3, with a bias of its own 2 more each when eager. Gated ones with biases have no
+    fused kernel.
     """
     element = sizes.element
-    eager = sizes.stack.pointwise == "eager"
+    eager = sizes.stack.pointwise == "eager" or (mlp.gated and mlp.bias and sizes.stack.pointwise == "fused")
     if mlp.gated:
         moved, back, kernels = (5, 9, 2.0) if eager else (3, 5, 1.0)
         copies = 1 if eager else 0
