@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from costmodels.batch import Batch, Bools, Floats, Ints
-from costmodels.pipeline import Event, finish_seconds, simulate
+from costmodels.pipeline import Event, bound_makespan, finish_seconds, simulate
 from costmodels.stage_costs import sum_chunks, sum_units
 from costmodels.unit_seconds import UnitSeconds
 
@@ -24,11 +24,11 @@ def finish_ranks(
     *,
     num_microbatches: Ints,
     send_blocks: Bools,
-    simulated: bool,
+    simulated: bool = True,
 ) -> Floats:
     """Return when each pipeline rank has done its last backward, (n, max_pp), 0 past pp.
 
-    Schedules that are not `EXACT` are simulated one by one where `simulated` says so; else they get a lower bound.
+    Schedules that are not `EXACT` are simulated one by one; without `simulated` they get lower bounds.
     """
     weight = sum_units(counts, seconds.weight)
     finish = finish_seconds(
@@ -51,6 +51,25 @@ def finish_ranks(
                 end = event.start_seconds + event.duration_seconds
                 finish[i, event.stage] = max(finish[i, event.stage], end)
     return finish
+
+
+def bound_finish(
+    batch: Batch, seconds: UnitSeconds, counts: Floats, *, num_microbatches: Ints, send_blocks: Bools
+) -> Floats:
+    """Return a lower bound on when all ranks have done their last backward, (n, 1), for every schedule."""
+    weight = sum_units(counts, seconds.weight)
+    makespan = bound_makespan(
+        batch.schedule,
+        batch.pp,
+        batch.virtual_stages,
+        num_microbatches,
+        forward=sum_units(counts, seconds.all_forward),
+        backward=sum_units(counts, seconds.all_backward) - weight,
+        weight=weight,
+        send_seconds=seconds.send,
+        send_blocks=send_blocks,
+    )
+    return makespan[:, None]
 
 
 def simulate_events(
@@ -90,8 +109,8 @@ def step_terms(
     """Split the step over what is responsible: the busiest rank's own work, and what it waits for; each (n,).
 
     What is left of the makespan beyond the busiest rank's work is the time of the sends on the way down and up the
-    pipeline, as far as it goes, and the bubble. `finish` has shape (n, max_pp); `step_seconds` and the share `jitter`
-    are numbers or (n,).
+    pipeline, as far as it goes, and the bubble. `finish` has shape (n, max_pp) or (n, 1); `step_seconds` and the
+    share `jitter` are numbers or (n,).
     """
     turn = sum_chunks(batch, sum_units(counts, seconds.all_forward + seconds.all_backward))
     busiest, rows, m = turn.argmax(axis=1), np.arange(len(batch)), num_microbatches
@@ -117,3 +136,13 @@ def step_terms(
     }
     total = sum(terms.values(), np.zeros(len(batch)))
     return terms | {"overhead": total * jitter + step_seconds}
+
+
+def step_total(
+    batch: Batch, seconds: UnitSeconds, counts: Floats, finish: Floats, *, step_seconds: Any, jitter: Any
+) -> Floats:
+    """Return the sum of `step_terms` (n,) without telling them apart."""
+    reduced = (finish + sum_chunks(batch, sum_units(counts, seconds.reduce))).max(axis=1)
+    optimizer = sum_chunks(batch, sum_units(counts, seconds.optimizer)).max(axis=1)
+    total: Floats = (reduced + optimizer) * (1 + jitter) + step_seconds
+    return total
