@@ -1,10 +1,23 @@
 """Problems, batches and profiles that the tests of the cost model share."""
 
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 
-from autoplan.spec import Cluster, Configuration, Device, Link, NodeGroup, Problem, Profile, Workload
+from autoplan.spec import (
+    AUTOPLAN,
+    Cluster,
+    Configuration,
+    Device,
+    Link,
+    Moe,
+    NodeGroup,
+    Problem,
+    Profile,
+    Schedule,
+    Workload,
+)
 from autoplan.spec.profile import (
     CollectiveFit,
     Contention,
@@ -13,11 +26,14 @@ from autoplan.spec.profile import (
     Provenance,
     Timing,
 )
+from autoplan.spec.rules import broken
 from costmodels.batch import Batch, even_cuts
-from tests.tiny_models import llama_like
+from tests.tiny_models import gpt2_like, hybrid_like, latent_like, llama_like, moe_like
 
 GIB = 2**30
 MILD = Contention(compute_slowdown=1.2, communication_slowdown=1.2)
+SCHEDULES = get_args(Schedule)
+EXACT = ("gpipe", "1f1b", "interleaved")
 OPS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv")
 
 
@@ -48,18 +64,30 @@ def make_cluster(*groups):
     return Cluster(name="test", groups=groups or (make_group(),))
 
 
-def make_problem(model=None, cluster=None, *, profile=None, global_batch=64, seq_len=64, **workload):
+def make_problem(model=None, cluster=None, *, profile=None, stack=AUTOPLAN, global_batch=64, seq_len=64, **workload):
     return Problem(
         model=model or llama_like(num_layers=8, hidden_size=512, num_heads=8, num_kv_heads=8, head_dim=64, width=1024),
         cluster=cluster or make_cluster(),
         workload=Workload(global_batch=global_batch, seq_len=seq_len, **workload),
         profile=profile,
+        stack=stack,
     )
 
 
+def families(num_layers=8):
+    """One small model of each family, whose heads and widths many degrees divide."""
+    return {
+        "llama": llama_like(num_layers=num_layers, num_heads=8, num_kv_heads=4),
+        "gpt": gpt2_like(num_layers=num_layers, hidden_size=32, num_heads=8),
+        "moe": moe_like(num_layers=num_layers, num_experts=8, shared=32),
+        "latent": latent_like(num_layers=num_layers, num_heads=8),
+        "hybrid": hybrid_like(pattern="M-M*" * (num_layers // 4)),
+    }
+
+
 def make_batch(problem, *configurations, cuts=None):
-    pp = np.array([c.pp for c in configurations])
-    return Batch.of(configurations, even_cuts(problem.model.num_layers, pp) if cuts is None else np.array(cuts))
+    chunks = np.array([c.pp * c.virtual_stages for c in configurations])
+    return Batch.of(configurations, even_cuts(problem.model.num_layers, chunks) if cuts is None else np.array(cuts))
 
 
 def one(problem, **configuration):
@@ -121,41 +149,56 @@ def divisors(number):
     return [d for d in range(1, number + 1) if number % d == 0]
 
 
-def random_configurations(problem, count, seed=0):
-    """Valid configurations of a problem, drawn at random."""
-    from autoplan.spec.rules import broken
-
+def random_configurations(problem, count, seed=0, *, schedules=SCHEDULES):
+    """Valid configurations of a problem, drawn at random from all degrees, schedules and recompute modes."""
     generator = np.random.default_rng(seed)
-
-    def draw(options):
-        return options[int(generator.integers(len(options)))]
-
-    found = []
+    found: list[Configuration] = []
     while len(found) < count:
-        tp, pp, shard = (draw(divisors(problem.cluster.num_devices)) for _ in range(3))
-        replicas = problem.cluster.num_devices // (tp * pp * shard)
-        configuration = Configuration(
-            dp_replicate=max(replicas, 1),
-            dp_shard=shard,
-            tp=tp,
-            pp=pp,
-            sequence_parallel=bool(generator.integers(2)),
-            zero_stage=draw([0, 1, 2, 3]),
-            micro_batch=draw([1, 2, 4]),
-            schedule=draw(["gpipe", "1f1b"]),
-            recompute=draw(["none", "selective", "full"]),
-        )
-        if not broken(problem, configuration, kind="valid"):
+        configuration = _draw(problem, generator, schedules)
+        if configuration is not None and not broken(problem, configuration, kind="valid"):
             found.append(configuration)
     return found
 
 
+def _draw(problem, generator, schedules):
+    """Return a configuration that uses all devices, or None where the draw leaves a part of them over."""
+
+    def draw(options):
+        return options[int(generator.integers(len(options)))]
+
+    degrees, left = {}, problem.cluster.num_devices
+    for name in generator.permutation(["tp", "pp", "cp", "dp_shard"]).tolist():
+        degrees[name] = draw(divisors(left))
+        left //= degrees[name]
+    experts = any(isinstance(block.feed_forward, Moe) for block in problem.model.blocks)
+    ranks = problem.cluster.num_devices // degrees["pp"]
+    ep = draw(divisors(ranks)) if experts else 1
+    schedule = draw(schedules)
+    chunks = {"interleaved": draw([2, 3]), "zb-v": 2, "dualpipe-v": 2}
+    recompute = draw(["none", "selective", "full"])
+    return Configuration(
+        **degrees,
+        dp_replicate=left,
+        cp_method=draw(["ulysses", "allgather", "ring"]),
+        ep=ep,
+        etp=draw(divisors(ranks // ep)) if experts else 1,
+        sequence_parallel=bool(generator.integers(2)) and degrees["tp"] > 1,
+        zero_stage=draw([1, 2, 3]) if degrees["dp_shard"] * degrees["cp"] > 1 else 0,
+        micro_batch=draw([1, 2, 4]),
+        schedule=schedule,
+        virtual_stages=chunks.get(schedule, 1),
+        recompute=recompute,
+        recompute_layers=0 if recompute == "none" else draw([0, 1, problem.model.num_layers]),
+    )
+
+
 def random_cuts(problem, configurations, seed=0):
-    """Cuts (n, max_pp + 1) of each configuration with at least one layer a stage."""
+    """Cuts (n, max_chunks + 1) of each configuration; a chunk may have no layer where there are several a rank."""
     generator = np.random.default_rng(seed)
-    layers, max_pp = problem.model.num_layers, max(c.pp for c in configurations)
-    cuts = np.full((len(configurations), max_pp + 1), layers)
-    for row, configuration in zip(cuts, configurations, strict=True):
-        inner = np.sort(generator.choice(np.arange(1, layers), configuration.pp - 1, replace=False))
-        row[: configuration.pp] = [0, *inner]
+    layers, chunks = problem.model.num_layers, [c.pp * c.virtual_stages for c in configurations]
+    cuts = np.full((len(configurations), max(chunks) + 1), layers)
+    for row, number in zip(cuts, chunks, strict=True):
+        enough = number <= layers
+        inner = generator.choice(np.arange(1, layers), number - 1, replace=not enough)
+        row[:number] = [0, *np.sort(inner)]
     return cuts
