@@ -22,6 +22,7 @@ def attention_operations(sizes: Sizes, model: ModelSpec, mixer: Attention) -> li
             "qkv",
             Product(m=tokens, k=hidden, n=q + 2 * kv),
             saved=tokens * (q + 2 * kv) * sizes.element,
+            alternate=tokens * (q + kv) * sizes.element,
         )
     ]
     if mixer.qk_norm != "none":
@@ -66,6 +67,7 @@ def core_operations(
         name="core.output",
         tag="fused",
         saved=output,
+        alternate=output,
         forward_transfers=forward,
         backward_transfers=backward,
     )

@@ -91,7 +91,12 @@ def _mlp(sizes: Sizes, mlp: Mlp, *, tokens: Any, width: Any, name: str, count: A
             f"{name}.up",
             Product(m=tokens, k=sizes.hidden, n=columns, count=many, grouped=grouped),
             saved=1.0 * tokens * many * columns * sizes.element,
+            alternate=0.0 if grouped else elements * sizes.element,
         ),
         activation(sizes, mlp, elements, name=f"{name}.activation"),
-        product(f"{name}.down", Product(m=tokens, k=width, n=sizes.hidden, count=many, grouped=grouped)),
+        product(
+            f"{name}.down",
+            Product(m=tokens, k=width, n=sizes.hidden, count=many, grouped=grouped),
+            alternate=1.0 * tokens * sizes.hidden * sizes.element if mlp.gated and not grouped else 0.0,
+        ),
     ]

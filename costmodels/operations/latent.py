@@ -22,16 +22,18 @@ def latent_operations(sizes: Sizes, mixer: LatentAttention) -> list[Operation]:
         down.append(Product(m=tokens, k=hidden, n=queries))
         kept = tokens * (latent + queries) * element
         rebuilt = tokens * (heads * key_dim + values) * element
+        alternate = (queries, expanded, 0)
     else:
         ranks += mixer.q_lora_rank
         down.append(Product(m=tokens, k=hidden, n=mixer.q_lora_rank))
         up.append(Product(m=tokens, k=mixer.q_lora_rank, n=queries))
         kept = tokens * (latent + mixer.q_lora_rank) * element
         rebuilt = tokens * (2 * heads * key_dim + values) * element
+        alternate = (mixer.q_lora_rank + latent, 0, hidden)
     return [
-        product("down", *down, saved=kept),
+        product("down", *down, saved=kept, alternate=1.0 * tokens * alternate[0] * element),
         head_norms(sizes, ranks),
-        product("up", *up, saved=rebuilt, tag="up_projections"),
+        product("up", *up, saved=rebuilt, alternate=1.0 * tokens * alternate[1] * element, tag="up_projections"),
         rotary(sizes, heads * 2 * mixer.rope_head_dim),
         *core_operations(
             sizes,
@@ -41,5 +43,5 @@ def latent_operations(sizes: Sizes, mixer: LatentAttention) -> list[Operation]:
             kv_bytes=1.0 * tokens * heads * (key_dim + mixer.value_head_dim) * element,
             window=None,
         ),
-        product("output", Product(m=tokens, k=values, n=hidden)),
+        product("output", Product(m=tokens, k=values, n=hidden), alternate=1.0 * tokens * alternate[2] * element),
     ]

@@ -1,4 +1,4 @@
-"""State-space mixers on one rank: Mamba-2's chunked scan as products (arXiv 2405.21060), Mamba-1's as memory traffic."""
+"""State-space mixers on one rank: Mamba-2's chunked scan as products (arXiv 2405.21060), Mamba-1's as traffic."""
 
 from autoplan.spec import Mamba1, Mamba2
 from costmodels.operations.operation import Operation, Product, product
@@ -43,7 +43,12 @@ def mamba2_operations(sizes: Sizes, mixer: Mamba2) -> list[Operation]:
     )
     width = 2 * inner + 2 * states + heads
     return [
-        product("in", Product(m=tokens, k=sizes.hidden, n=width), saved=tokens * width * element),
+        product(
+            "in",
+            Product(m=tokens, k=sizes.hidden, n=width),
+            saved=tokens * width * element,
+            alternate=tokens * width * element,
+        ),
         _convolution(sizes, mixed),
         scan,
         Operation(
@@ -66,10 +71,20 @@ def mamba1_operations(sizes: Sizes, mixer: Mamba1) -> list[Operation]:
     small = mixer.step_rank + 2 * mixer.state_size
     moved = tokens * (4 * inner + 2 * mixer.state_size) * element
     return [
-        product("in", Product(m=tokens, k=sizes.hidden, n=2 * inner), saved=tokens * 2 * inner * element),
+        product(
+            "in",
+            Product(m=tokens, k=sizes.hidden, n=2 * inner),
+            saved=tokens * 2 * inner * element,
+            alternate=tokens * 2 * inner * element,
+        ),
         _convolution(sizes, inner),
         product("steps", Product(m=tokens, k=inner, n=small, low=False), saved=tokens * small * element),
-        product("step", Product(m=tokens, k=mixer.step_rank, n=inner, low=False), saved=tokens * inner * element),
+        product(
+            "step",
+            Product(m=tokens, k=mixer.step_rank, n=inner, low=False),
+            saved=tokens * inner * element,
+            alternate=tokens * inner * element,
+        ),
         Operation(
             name="scan",
             tag="fused",

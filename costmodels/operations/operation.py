@@ -63,7 +63,8 @@ class Operation:
 
     `forward_bytes` and `backward_bytes` are read and written between products; `forward_kernels` and
     `backward_kernels` are launches. `saved` bytes of its output stay until the backward, unless `tag` is among what
-    recompute repeats. `forward_transfers` and `backward_transfers` are collectives; a forward's are repeated with it.
+    recompute repeats; where it repeats every second product instead, `alternate` bytes of output stay, needed or not.
+    `forward_transfers` and `backward_transfers` are collectives; a forward's are repeated with it.
     """
 
     name: str
@@ -75,18 +76,30 @@ class Operation:
     forward_kernels: float = 0.0
     backward_kernels: float = 0.0
     saved: Any = 0.0
+    alternate: Any = 0.0
     forward_transfers: tuple[Transfer, ...] = ()
     backward_transfers: tuple[Transfer, ...] = ()
 
 
-def product(name: str, *products: Product, saved: Any = 0.0, tag: Tag = "product") -> Operation:
+def product(name: str, *products: Product, saved: Any = 0.0, alternate: Any = 0.0, tag: Tag = "product") -> Operation:
     """Return the operation of linear layers that share an input, with the bytes of output that backward needs."""
     count = float(len(products))
     return Operation(
-        name=name, tag=tag, products=products, saved=saved, forward_kernels=count, backward_kernels=2 * count
+        name=name,
+        tag=tag,
+        products=products,
+        saved=saved,
+        alternate=alternate,
+        forward_kernels=count,
+        backward_kernels=2 * count,
     )
 
 
 def total_saved(operations: Iterable[Operation], redone: frozenset[str] = frozenset()) -> Any:
-    """Return the bytes that operations leave until backward when those tagged with `redone` are repeated there."""
+    """Return the bytes that operations leave until backward when those tagged with `redone` are repeated there.
+
+    Where every second product is repeated, all that is not a product is too, but for attention's scores.
+    """
+    if "alternate_products" in redone:
+        return sum((op.alternate for op in operations), 0.0)
     return sum((op.saved for op in operations if op.tag not in redone), 0.0)

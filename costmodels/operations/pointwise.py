@@ -17,8 +17,8 @@ def normalization(sizes: Sizes, norm: Norm, name: str, *, saved_output: Any) -> 
 
     One kernel reads and writes once (backward: two reads, one write). Written out in PyTorch, an RMSNorm casts to
     fp32 (6 bytes an element of 16 bits), squares (8), averages (4), scales (8), weighs (8) and casts back (6), in six
-    kernels; its backward undoes each, sums the weight's gradient and adds the two paths up, 100 bytes. It keeps the
-    fp32 copy.
+    kernels; its backward undoes each, sums the weight's gradient and adds the two paths up, 100 bytes. It keeps
+    the input and the normalized one in fp32.
     """
     element = sizes.element
     size = sizes.outside * sizes.hidden
@@ -27,7 +27,7 @@ def normalization(sizes: Sizes, norm: Norm, name: str, *, saved_output: Any) -> 
     if sizes.stack.fused_norms or sizes.stack.pointwise == "compiled":
         moved, back, kernels, copies = 2 * element, 3 * element, 1.0, 0.0
     else:
-        moved, back, kernels, copies = 2 * element + 36, 4 * element + 92, 6.0, FP32 * size
+        moved, back, kernels, copies = 2 * element + 36, 4 * element + 92, 6.0, 2 * FP32 * size
     return (
         kept,
         Operation(
