@@ -35,6 +35,6 @@ def attention_shares(
     """Return the shares of the products' rate that forward and backward reach; narrow heads feed the units less."""
     forward, backward = _RATES.get(kernel, {}).get(architecture or "", UNKNOWN)
     length = seq_len / (seq_len + HALF_RATE_LENGTH)
-    width = min(1.0, head_dim / (head_dim + 32) * 1.25)
+    width = min(1.0, head_dim / (head_dim + 16) * 1.125)
     scale = np.asarray(length * width)
     return forward * scale, backward * scale
