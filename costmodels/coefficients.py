@@ -40,7 +40,7 @@ class Coefficients:
 
     products: Positive = 0.9
     low_products: Positive = 0.85
-    grouped_products: Positive = 0.8
+    grouped_products: Positive = 0.85
     low_grouped_products: Positive = 0.7
     attention: Positive = 0.9
     memory: Positive = 0.8

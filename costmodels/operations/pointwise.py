@@ -102,18 +102,20 @@ def activation(sizes: Sizes, mlp: Mlp, elements: Any, *, name: str, tag: Tag = "
     """Return the activation of `elements` products (the tokens times the local width) and what it leaves.
 
     Gated: eager runs the activation and the product apart (5 and 9 elements moved, both results kept), a fused kernel
-    moves 3 and 5. Not gated: 2 and 3, with a bias of its own 2 more each when eager. Gated ones with biases have no
-    fused kernel.
+    moves 3 and 5. With biases (GPT-OSS) the halves are split, biased, clamped and scaled step by step, 12 and 20. Not
+    gated: 2 and 3, with a bias of its own 2 more each when eager.
     """
     element = sizes.element
-    eager = sizes.stack.pointwise == "eager" or (mlp.gated and mlp.bias and sizes.stack.pointwise == "fused")
-    if mlp.gated:
+    eager = sizes.stack.pointwise == "eager"
+    copies = 0
+    if mlp.gated and mlp.bias and sizes.stack.pointwise != "compiled":
+        moved, back, kernels, copies = 12, 20, 6.0, 1
+    elif mlp.gated:
         moved, back, kernels = (5, 9, 2.0) if eager else (3, 5, 1.0)
         copies = 1 if eager else 0
     else:
         moved, back, kernels = (2, 3, 1.0)
-        copies = 0
-    biased = 2 if eager and mlp.bias else 0
+    biased = 2 if eager and mlp.bias and not mlp.gated else 0
     return Operation(
         name=name,
         tag=tag,
