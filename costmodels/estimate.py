@@ -24,6 +24,7 @@ from costmodels.batch import Batch, Bools, Floats, Ints, even_cuts
 from costmodels.bounds import bound_bytes, bound_seconds
 from costmodels.coefficients import Coefficients, fitted_coefficients
 from costmodels.cuts import usual_cuts
+from costmodels.energy import DevicePower, step_cost, step_energy_joules
 from costmodels.flops import model_flops
 from costmodels.hardware import Hardware, resolve_hardware
 from costmodels.memory import HeldBytes, held_bytes
@@ -32,6 +33,9 @@ from costmodels.stage_costs import StageCosts, count_units, sum_chunks, sum_unit
 from costmodels.step_terms import finish_ranks, simulate_events, step_terms
 from costmodels.uncertainty import find_sources, relative_errors
 from costmodels.unit_seconds import Resolved, UnitSeconds, resolve, unit_seconds
+
+BUSY_TERMS = ("compute", "recompute", "optimizer")
+"""The terms of a step in which a device computes."""
 
 __all__ = [
     "Evaluation",
@@ -123,7 +127,7 @@ def estimate(
     spread = sum(breakdown[term] * errors[term] for term in breakdown)
     flops = model_flops(problem.model, problem.workload)
     hardware = costs.resolved.hardware
-    power, price = hardware.cluster_power_watts, hardware.cluster_price_per_hour
+    price = hardware.cluster_price_per_hour
     return Estimate(
         step_seconds=step,
         step_seconds_low=step - spread,
@@ -136,12 +140,21 @@ def estimate(
         model_flops=flops,
         mfu=flops / (step * hardware.cluster_peak_flops),
         tokens_per_second=problem.workload.tokens / step,
-        energy_joules=None if power is None else power * step,
-        cost=None if price is None else price * step / 3600,
+        energy_joules=_energy_joules(hardware.cluster_power, breakdown),
+        cost=None if price is None else float(step_cost(price, step_seconds=step, num_devices=1)),
         sources=sources,
         assumptions=find_assumptions(problem, costs.resolved, errors),
         not_modelled=NOT_MODELLED,
     )
+
+
+def _energy_joules(cluster: DevicePower | None, breakdown: dict[str, float]) -> float | None:
+    """Return the joules of a step, of the busiest rank's terms: all but `BUSY_TERMS` is waiting."""
+    if cluster is None:
+        return None
+    busy = sum(breakdown[term] for term in BUSY_TERMS)
+    waiting = sum(breakdown.values()) - busy
+    return float(step_energy_joules(cluster, busy_seconds=busy, waiting_seconds=waiting, num_devices=1))
 
 
 def timeline(problem: Problem, configuration: Configuration, cuts: tuple[int, ...] | None = None) -> tuple[Event, ...]:

@@ -9,6 +9,7 @@ from math import gcd
 
 from autoplan.spec import Device, Link, NodeGroup, Problem
 from autoplan.spec.profile import Contention
+from costmodels.energy import DevicePower, device_power
 from costmodels.precision import PRECISIONS
 
 MATMUL_EFFICIENCY = {"cuda": 0.75, "cpu": 0.7}
@@ -40,7 +41,7 @@ class Hardware:
     inter_node: Link
     contention: Contention
     cluster_peak_flops: float
-    cluster_power_watts: float | None
+    cluster_power: DevicePower | None
     cluster_price_per_hour: float | None
     assumptions: tuple[str, ...]
 
@@ -78,7 +79,7 @@ def resolve_hardware(problem: Problem) -> Hardware:
         inter_node=_weakest([group.inter_node for group in groups]),
         contention=contention,
         cluster_peak_flops=_total(groups, _mfu_peak) or 0.0,
-        cluster_power_watts=_total(groups, lambda device: device.power_watts),
+        cluster_power=_cluster_power(groups),
         cluster_price_per_hour=_total(groups, lambda device: device.price_per_hour),
         assumptions=_assumptions(problem, groups),
     )
@@ -121,8 +122,10 @@ def _power(devices: list[Device], rates: tuple[str, ...]) -> float | None:
 
 
 def _mfu_peak(device: Device) -> float:
-    """Return what MFU is a share of: dense bf16, or fp32 where that is the faster one, as on many CPUs."""
+    """Return what MFU is a share of: dense 16-bit, or fp32 where that is the faster one, as on many CPUs."""
     known = [device.peak_flops[name] for name in ("bf16", "fp32") if name in device.peak_flops]
+    if "bf16" not in device.peak_flops and "fp16" in device.peak_flops:
+        known.append(device.peak_flops["fp16"])
     return max(known) if known else max(device.peak_flops.values())
 
 
@@ -131,6 +134,19 @@ def _weakest(links: list[Link]) -> Link:
         latency_seconds=max(link.latency_seconds for link in links),
         bytes_per_second=min(link.bytes_per_second for link in links),
     )
+
+
+def _cluster_power(groups: list[NodeGroup]) -> DevicePower | None:
+    """Return what all devices draw together; None when the power of one is not known."""
+    busy = waiting = idle = 0.0
+    for group in groups:
+        if group.device.power_watts is None:
+            return None
+        power = device_power(limit_watts=group.device.power_watts, idle_watts=group.device.idle_power_watts)
+        devices = group.num_nodes * group.devices_per_node
+        busy, waiting = busy + devices * power.busy_watts, waiting + devices * power.waiting_watts
+        idle += devices * power.idle_watts
+    return DevicePower(busy_watts=busy, waiting_watts=waiting, idle_watts=idle)
 
 
 def _total(groups: list[NodeGroup], figure: Callable[[Device], float | None]) -> float | None:

@@ -87,7 +87,7 @@ def _count(tensors: Iterable[TensorSpec], batch: Batch) -> Floats:
         if tensor.experts:
             shape[0] = -(-shape[0] // batch.ep)
         if tensor.tp_dim is not None:
-            degree = batch.etp if tensor.experts else batch.tp
+            degree = batch.etp if tensor.experts else np.minimum(batch.tp, tensor.tp_units or batch.tp)
             shape[tensor.tp_dim] = -(-shape[tensor.tp_dim] // degree)
         row = np.prod(np.array(shape[1:], dtype=np.float64).reshape(-1, len(batch)), axis=0)
         first = 2 if tensor.experts else 0

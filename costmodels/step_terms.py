@@ -4,17 +4,19 @@ Everything takes arrays of n configurations, which may be of several problems: o
 is like matters here, and `counts` (n, max_chunks, u) says what each chunk holds.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from costmodels.batch import Batch, Bools, Floats, Ints
-from costmodels.pipeline import Event, bound_makespan, finish_seconds, simulate
+from costmodels.pipeline import Event, bound_makespan, finish_seconds, simulate, start_seconds
 from costmodels.stage_costs import sum_chunks, sum_units
 from costmodels.unit_seconds import UnitSeconds
 
-EXACT = frozenset({"gpipe", "1f1b", "interleaved"})
-"""The schedules whose array form is the simulation's own result."""
+SEARCHED = ("zb-1p", "zb-2p")
+"""The schedules that are only bounded in array form. As in their paper (arXiv 2401.10241) the optimizer is validated
+afterwards, so that a rank's step is its own time, from its first job to its last, and the next one starts meanwhile."""
 
 
 def finish_ranks(
@@ -28,29 +30,49 @@ def finish_ranks(
 ) -> Floats:
     """Return when each pipeline rank has done its last backward, (n, max_pp), 0 past pp.
 
-    Schedules that are not `EXACT` are simulated one by one; without `simulated` they get lower bounds.
+    `SEARCHED` schedules are simulated one by one; without `simulated` they get lower bounds.
     """
     weight = sum_units(counts, seconds.weight)
+    forward = sum_units(counts, seconds.all_forward)
     finish = finish_seconds(
         batch.schedule,
         batch.pp,
         batch.virtual_stages,
         num_microbatches,
-        forward=sum_units(counts, seconds.all_forward),
+        forward=forward,
         backward=sum_units(counts, seconds.all_backward) - weight,
         weight=weight,
         send_seconds=seconds.send,
         send_blocks=send_blocks,
     )
+    searched = np.isin(batch.schedule, SEARCHED)
+    if not searched.any():
+        return finish
     if simulated:
-        for i in np.flatnonzero(~np.isin(batch.schedule, sorted(EXACT))).tolist():
-            finish[i] = 0.0
-            for event in simulate_events(
+        for i in np.flatnonzero(searched).tolist():
+            events = simulate_events(
                 batch, seconds, counts, i, num_microbatches=num_microbatches, send_blocks=send_blocks
-            ):
-                end = event.start_seconds + event.duration_seconds
-                finish[i, event.stage] = max(finish[i, event.stage], end)
-    return finish
+            )
+            finish[i] = _own_seconds(events, finish.shape[1])
+        return finish
+    start = start_seconds(
+        batch.schedule,
+        batch.pp,
+        batch.virtual_stages,
+        forward=forward,
+        send_seconds=seconds.send,
+        send_blocks=send_blocks,
+    )
+    return np.where(searched[:, None], np.maximum(finish - start, 0.0), finish)
+
+
+def _own_seconds(events: Sequence[Event], num_ranks: int) -> Floats:
+    """Return the time from each rank's first job to the end of its last."""
+    first, last = np.full(num_ranks, np.inf), np.zeros(num_ranks)
+    for event in events:
+        first[event.stage] = min(first[event.stage], event.start_seconds)
+        last[event.stage] = max(last[event.stage], event.start_seconds + event.duration_seconds)
+    return np.where(last > 0, last - np.where(last > 0, first, 0.0), 0.0)
 
 
 def bound_finish(
@@ -69,7 +91,9 @@ def bound_finish(
         send_seconds=seconds.send,
         send_blocks=send_blocks,
     )
-    return makespan[:, None]
+    work = sum_chunks(batch, sum_units(counts, seconds.all_forward + seconds.all_backward)).max(axis=1)
+    searched = np.isin(batch.schedule, SEARCHED)
+    return np.where(searched, num_microbatches * work, makespan)[:, None]
 
 
 def simulate_events(

@@ -7,7 +7,7 @@ products, attention at its kernel's published rate, bytes at the data sheet's ba
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -105,6 +105,7 @@ class Counter:
 
 
 _SECONDS = ("products", "low_products", "grouped_products", "low_grouped_products", "attention", "memory", "kernels")
+Work = TypeVar("Work", PassWork, LinkWork)
 Shapes = Callable[[Product], tuple[Any, Any, Any]]
 
 
@@ -184,7 +185,8 @@ class _Sum:
         }[axis]
 
     def done(self) -> PassWork:
-        return PassWork(**self.seconds, **self.links)
+        values: dict[str, Any] = {**self.seconds, **self.links}
+        return PassWork(**values)
 
 
 def _sent_share(copies: Any, nodes: Any) -> Any:
@@ -258,9 +260,9 @@ def _stack(works: Sequence[PassWork]) -> PassWork:
     return _combine(works, lambda parts: np.stack(parts, axis=1))
 
 
-def _combine(works: Sequence[Any], change: Callable[[Any], Any]) -> Any:
+def _combine(works: Sequence[Work], change: Callable[[Any], Any]) -> Work:
     """Return a value of the same type whose every array is `change` of the list of theirs."""
-    values = {}
+    values: dict[str, Any] = {}
     for field in fields(works[0]):
         parts = [getattr(work, field.name) for work in works]
         values[field.name] = change(parts) if isinstance(parts[0], np.ndarray) else _combine(parts, change)

@@ -4,7 +4,7 @@ import pytest
 
 from autoplan.spec import Link
 from autoplan.spec.profile import Contention
-from costmodels.hardware import OVERLAP_ON_CPU, resolve_hardware
+from costmodels.hardware import MATMUL_EFFICIENCY, OVERLAP_ON_CPU, resolve_hardware
 from tests.costmodels.problems import GIB, make_cluster, make_group, make_problem, make_profile
 
 
@@ -12,7 +12,8 @@ def test_a_mixed_cluster_is_as_weak_as_its_weakest_part_in_every_respect():
     slow = make_group(2, 4, slug="slow", peak_flops={"bf16": 100e12}, intra=(1e-6, 50e9), inter=(9e-5, 40e9))
     small = make_group(1, 8, slug="small", memory_bytes=40 * GIB, reserved_bytes=2 * GIB, inter=(1e-5, 5e9))
     hardware = resolve_hardware(make_problem(cluster=make_cluster(slow, small)))
-    assert hardware.matmul_flops == 100e12
+    assert hardware.peak_flops == 100e12
+    assert hardware.matmul_flops == pytest.approx(100e12 * MATMUL_EFFICIENCY["cuda"])
     assert hardware.memory_limit_bytes == 40 * GIB
     assert hardware.reserved_bytes == 2 * GIB
     assert hardware.intra_node == Link(latency_seconds=2e-6, bytes_per_second=50e9)
@@ -25,9 +26,12 @@ def test_a_mixed_cluster_is_as_weak_as_its_weakest_part_in_every_respect():
 def test_power_and_price_are_unknown_when_one_device_does_not_say():
     priced = make_group(1, 4, slug="a", price_per_hour=2.0, power_watts=400.0)
     hardware = resolve_hardware(make_problem(cluster=make_cluster(priced)))
-    assert (hardware.cluster_price_per_hour, hardware.cluster_power_watts) == (8.0, 1600.0)
+    power = hardware.cluster_power
+    assert power is not None
+    assert hardware.cluster_price_per_hour == 8.0
+    assert power.idle_watts < power.waiting_watts < power.busy_watts <= 1600.0
     hardware = resolve_hardware(make_problem(cluster=make_cluster(priced, make_group(slug="b"))))
-    assert (hardware.cluster_price_per_hour, hardware.cluster_power_watts) == (None, None)
+    assert (hardware.cluster_price_per_hour, hardware.cluster_power) == (None, None)
 
 
 def test_the_profile_says_what_the_device_has():
@@ -56,13 +60,52 @@ def test_on_cpus_nothing_overlaps():
 
 
 @pytest.mark.parametrize(
-    ("precision", "flops"), [("bf16", 300e12), ("fp16", 300e12), ("fp32", 20e12), ("fp8", 300e12), ("mxfp8", 300e12)]
+    ("precision", "flops", "low"),
+    [
+        ("bf16", 300e12, 300e12),
+        ("fp16", 300e12, 300e12),
+        ("fp32", 20e12, 20e12),
+        ("fp8", 300e12, 300e12),
+        ("mxfp8", 300e12, 300e12),
+    ],
 )
-def test_a_missing_peak_is_replaced_and_said(precision, flops):
+def test_a_missing_peak_is_replaced_and_said(precision, flops, low):
     hardware = resolve_hardware(make_problem(precision=precision))
-    assert hardware.matmul_flops == flops
+    share = MATMUL_EFFICIENCY["cuda"]
+    assert hardware.matmul_flops == pytest.approx(flops * share)
+    assert hardware.low_matmul_flops == pytest.approx(low * share)
     said = any("peak is used" in text for text in hardware.assumptions)
     assert said == (precision in {"fp16", "fp8", "mxfp8"})
+
+
+def test_eight_bit_products_have_their_own_peak_and_the_others_keep_theirs():
+    peaks = {"bf16": 300e12, "fp8": 600e12}
+    group = make_group(peak_flops=peaks, matmul_efficiency={"bf16": 0.8, "fp8": 0.5})
+    hardware = resolve_hardware(make_problem(cluster=make_cluster(group), precision="fp8"))
+    assert hardware.matmul_flops == pytest.approx(240e12)
+    assert hardware.low_matmul_flops == pytest.approx(300e12)
+    assert hardware.peak_flops == 300e12
+
+
+def test_the_share_of_the_peak_is_the_device_s_own_where_it_is_known():
+    known = make_cluster(make_group(matmul_efficiency={"bf16": 0.9}))
+    assert resolve_hardware(make_problem(cluster=known)).matmul_flops == pytest.approx(270e12)
+    cpu = make_cluster(make_group(kind="cpu"))
+    expected = 300e12 * MATMUL_EFFICIENCY["cpu"]
+    assert resolve_hardware(make_problem(cluster=cpu)).matmul_flops == pytest.approx(expected)
+
+
+def test_power_for_the_peak_is_the_least_and_unknown_when_one_device_does_not_say():
+    rich, poor = (make_group(1, 4, slug=slug, power_watts=watts) for slug, watts in (("a", 600.0), ("b", 300.0)))
+    found = resolve_hardware(make_problem(cluster=make_cluster(rich, poor)))
+    assert found.watts_per_teraflops == pytest.approx(300 / 300)
+    unknown = resolve_hardware(make_problem(cluster=make_cluster(rich, make_group(1, 4, slug="c"))))
+    assert unknown.watts_per_teraflops is None
+
+
+def test_the_first_group_s_architecture_stands_for_all():
+    cluster = make_cluster(make_group(1, 4, architecture="hopper"), make_group(1, 4, slug="b", architecture="ampere"))
+    assert resolve_hardware(make_problem(cluster=cluster)).architecture == "hopper"
 
 
 @pytest.mark.parametrize(
