@@ -216,7 +216,7 @@ def count_work(problem: Problem, batch: Batch, *, hardware: Hardware, matmul: Ma
     units = unit_operations(problem, keys)
     forward = [counter.forward(unit) for unit in units]
     redone = frozenset(problem.stack.redone)
-    selective = [counter.forward([op for op in unit if op.tag in redone]) for unit in units]
+    selective = [_repeated(counter, unit, redone) for unit in units]
     for ends in (-3, -2, -1):  # recompute is of layers
         selective[ends] = counter.forward([])
     none = [counter.forward([]) for _ in units]
@@ -229,6 +229,15 @@ def count_work(problem: Problem, batch: Batch, *, hardware: Hardware, matmul: Ma
     expanded = {name: _map(work, lambda a: a[index]) for name, work in passes.items()}
     again = _again(batch, _map(_stack(full), lambda a: a[index]), _map(_stack(selective), lambda a: a[index]), problem)
     return UnitWork(**expanded, again=again)
+
+
+def _repeated(counter: Counter, unit: Sequence[Operation], redone: frozenset[str]) -> PassWork:
+    """Return what selective recompute repeats: the operations tagged so, and of alternate products half."""
+    again = counter.forward([op for op in unit if op.tag in redone])
+    if "alternate_products" not in redone:
+        return again
+    products = counter.forward([op for op in unit if op.tag == "product" and op.products])
+    return _combine([again, products], lambda parts: parts[0] + parts[1] / 2)
 
 
 def unit_operations(problem: Problem, batch: Batch) -> list[list[Operation]]:
