@@ -4,6 +4,7 @@ import pytest
 
 from autoplan.spec import Link
 from autoplan.spec.profile import Contention
+from costmodels.energy import device_power
 from costmodels.hardware import MATMUL_EFFICIENCY, OVERLAP_ON_CPU, resolve_hardware
 from tests.costmodels.problems import GIB, make_cluster, make_group, make_problem, make_profile
 
@@ -23,13 +24,21 @@ def test_a_mixed_cluster_is_as_weak_as_its_weakest_part_in_every_respect():
     assert any("mixed cluster" in text for text in hardware.assumptions)
 
 
+def test_power_and_price_are_those_of_all_devices():
+    priced = make_group(1, 4, slug="a", price_per_hour=2.0, power_watts=400.0, idle_power_watts=50.0)
+    hardware = resolve_hardware(
+        make_problem(cluster=make_cluster(priced, make_group(3, 2, slug="a", price_per_hour=1.0)))
+    )
+    assert hardware.cluster_price_per_hour == 4 * 2 + 6 * 1
+    one = device_power(limit_watts=400.0, idle_watts=50.0)
+    power = resolve_hardware(make_problem(cluster=make_cluster(priced))).cluster_power
+    assert power.busy_watts == pytest.approx(4 * one.busy_watts)
+    assert power.waiting_watts == pytest.approx(4 * one.waiting_watts)
+    assert power.idle_watts == pytest.approx(4 * 50)
+
+
 def test_power_and_price_are_unknown_when_one_device_does_not_say():
     priced = make_group(1, 4, slug="a", price_per_hour=2.0, power_watts=400.0)
-    hardware = resolve_hardware(make_problem(cluster=make_cluster(priced)))
-    power = hardware.cluster_power
-    assert power is not None
-    assert hardware.cluster_price_per_hour == 8.0
-    assert power.idle_watts < power.waiting_watts < power.busy_watts <= 1600.0
     hardware = resolve_hardware(make_problem(cluster=make_cluster(priced, make_group(slug="b"))))
     assert (hardware.cluster_price_per_hour, hardware.cluster_power) == (None, None)
 
