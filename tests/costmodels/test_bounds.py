@@ -3,9 +3,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from autoplan.spec import Configuration
-from costmodels.estimate import evaluate, lower_bounds
+from autoplan.spec import AUTOPLAN, Configuration
+from costmodels.bounds import count_model
+from costmodels.estimate import estimate, evaluate, lower_bounds
 from tests.costmodels.problems import (
+    EXACT,
+    SCHEDULES,
+    families,
     make_batch,
     make_cluster,
     make_group,
@@ -14,30 +18,52 @@ from tests.costmodels.problems import (
     random_cuts,
 )
 from tests.costmodels.test_stage_costs import two_kinds
-from tests.tiny_models import gpt2_like, llama_like
+from tests.tiny_models import gpt2_like, llama_like, moe_like
 
-MODELS = {
-    "plain": llama_like(num_layers=9, hidden_size=256, num_heads=8, num_kv_heads=8, head_dim=32, width=512),
+MODELS = families() | {
     "heavy head": llama_like(num_layers=9, num_heads=8, num_kv_heads=8, vocab_size=5000),
-    "tied": gpt2_like(num_layers=9, num_heads=8),
+    "tied": gpt2_like(num_layers=9, num_heads=8, vocab_size=5000),
     "two kinds": replace(two_kinds(), layer_blocks=(0, 1, 1, 0, 0, 0, 1, 1, 0)),
+    "prediction module": moe_like(num_layers=8, num_experts=8, mtp=True),
+}
+STACKS = {
+    "cpu": AUTOPLAN,
+    "cuda": replace(AUTOPLAN, overlap_pipeline=False),
+    "ddp": replace(AUTOPLAN, data_parallel="ddp", weight_bytes=2, preallocates=False, pointwise="fused"),
 }
 
 
-@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+def problem_of(name, stack="cuda"):
+    """Two nodes of four over a slow network, so that communication matters."""
+    cluster = make_cluster(make_group(2, 4, kind="cpu" if stack == "cpu" else "cuda", inter=(1e-4, 1e9)))
+    return make_problem(MODELS[name], cluster=cluster, stack=STACKS[stack], global_batch=48)
+
+
+@pytest.mark.parametrize("stack", STACKS)
 @pytest.mark.parametrize("name", MODELS)
-def test_no_cuts_beat_the_bounds(kind, name):
-    cluster = make_cluster(make_group(2, 4, kind=kind, inter=(1e-4, 1e9)))
-    problem = make_problem(MODELS[name], cluster=cluster, global_batch=48)
-    for seed in range(3):
-        configurations = random_configurations(problem, 150, seed)
-        batch = make_batch(problem, *configurations, cuts=random_cuts(problem, configurations, seed))
-        seconds, needed = lower_bounds(problem, batch)
-        result = evaluate(problem, batch)
-        assert (seconds <= result.step_seconds).all()
-        assert (needed <= result.peak_memory_bytes).all()
-        assert (seconds > 0).all()
-        assert (needed > 0).all()
+def test_no_cuts_beat_the_bounds(stack, name):
+    problem = problem_of(name, stack)
+    configurations = random_configurations(problem, 100, seed=sum(map(ord, name + stack)))
+    batch = make_batch(problem, *configurations, cuts=random_cuts(problem, configurations))
+    seconds, needed = lower_bounds(problem, batch)
+    result = evaluate(problem, batch)
+    assert (seconds <= result.step_seconds).all()
+    assert (needed <= result.peak_memory_bytes).all()
+    assert (seconds > 0).all()
+    assert (needed > 0).all()
+
+
+@pytest.mark.parametrize("name", ["llama", "moe", "tied"])
+def test_what_is_simulated_is_above_the_bounds_too(name):
+    problem = problem_of(name)
+    schedules = sorted(set(SCHEDULES) - set(EXACT))
+    configurations = [c for c in random_configurations(problem, 60, schedules=schedules) if c.pp > 1][:12]
+    assert {c.schedule for c in configurations} >= {"zb-h1", "zb-1p"}
+    cuts = random_cuts(problem, configurations)
+    seconds, _ = lower_bounds(problem, make_batch(problem, *configurations, cuts=cuts))
+    for configuration, row, bound in zip(configurations, cuts.tolist(), seconds, strict=True):
+        own = tuple(row[: configuration.pp * configuration.virtual_stages + 1])
+        assert bound <= estimate(problem, configuration, own).step_seconds
 
 
 def test_bounds_do_not_depend_on_cuts():
@@ -50,12 +76,22 @@ def test_bounds_do_not_depend_on_cuts():
     assert needed[0] == needed[1]
 
 
+def test_bounds_of_a_batch_are_those_of_each():
+    problem = problem_of("moe")
+    configurations = random_configurations(problem, 30)
+    together = lower_bounds(problem, make_batch(problem, *configurations))
+    for i, configuration in enumerate(configurations):
+        alone = lower_bounds(problem, make_batch(problem, configuration))
+        assert [a[0] for a in alone] == pytest.approx([t[i] for t in together], rel=1e-12)
+
+
 @pytest.mark.parametrize(
     "configuration",
     [
         Configuration(dp_replicate=8),
         Configuration(dp_shard=8, zero_stage=3, micro_batch=2, recompute="full"),
         Configuration(tp=8, sequence_parallel=True),
+        Configuration(cp=4, dp_shard=2, zero_stage=2, recompute="selective"),
     ],
 )
 def test_one_stage_is_bounded_exactly(configuration):
@@ -76,3 +112,7 @@ def test_stages_that_are_nearly_equal_are_bounded_closely(schedule):
     batch = make_batch(problem, Configuration(pp=8, schedule=schedule))
     seconds, _ = lower_bounds(problem, batch)
     assert np.all(seconds > 0.95 * evaluate(problem, batch).step_seconds)
+
+
+def test_units_of_the_whole_model():
+    assert count_model(two_kinds()).tolist() == [3, 2, 1, 1]
