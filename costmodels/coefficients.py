@@ -96,7 +96,7 @@ def resolve_rates(problem: Problem, hardware: Hardware, coefficients: Coefficien
         low_products=of("low_products") * sustained,
         grouped_products=of("grouped_products") * sustained,
         low_grouped_products=of("low_grouped_products") * sustained,
-        attention=of("attention"),
+        attention=of("attention") * sustained,
         memory=of("memory"),
         optimizer=of("optimizer"),
         host_seconds=0.0 if stack.cuda_graph else stack.host_seconds * coefficients.host,

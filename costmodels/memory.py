@@ -1,4 +1,4 @@
-"""Bytes on the heaviest rank of a pipeline stage, by term and by unit, at the peak: the start of the last backward.
+"""Bytes on the heaviest rank of a pipeline stage, by term and by unit, while its micro-batches are in flight.
 
 Ψ are the parameters of a unit on one model-parallel rank, Ψ/S those of one of S shards, E the bytes of the compute
 type (arXiv 1910.02054 and 2205.05198; the stack says how many bytes each copy has):
@@ -9,13 +9,21 @@ type (arXiv 1910.02054 and 2205.05198; the stack says how many bytes each copy h
   and has no copies; at stage 3 a few of the largest layer (one at work, a gather's output, the copies made of it),
   and the head;
 - gradients: whole where they add up unsharded, else Ψ/S of them;
-- gradient_buffers: a gradient of the largest layer and of the head, and the copy that is reduced;
+- gradient_buffers: a gradient of the largest layer, and the copy that is reduced;
 - activations (`costmodels.activations`) of the micro-batches in flight, and one layer's working set;
-- logits: what stays of every micro-batch in flight, and the copies that exist once;
+- logits: what stays of every micro-batch in flight, and once the copies of the loss, or the head's gradient and the
+  copy that is reduced, whichever is more, as far as they exceed the working set of a layer's backward;
 - pipeline_buffers: where stages allocate what they receive for all m micro-batches at once, activations and
   gradients; the first stage receives no activations and the last no gradients, so the units `embedding` and
-  `head` count negatively here. Else two messages;
-- runtime: what the device holds before the first tensor.
+  `head` count negatively here. Else two messages.
+
+These add up to what is allocated at the peak. Beside it the device holds
+
+- fragmentation: the caching allocator's reserved blocks beyond that. Blocks of one size do not serve another, so what
+  is needed at different times is reserved at the same time: the loss and a layer's backward; gradients that appear
+  while activations go. Of what comes and goes a small share is lost besides;
+- communication: the buffers of every communicator;
+- runtime: what there is before the first tensor.
 
 The optimizer's step is below that peak: activations and gathered weights are gone by then.
 """
@@ -27,12 +35,16 @@ import numpy as np
 from autoplan.spec import Problem
 from autoplan.spec.problem import num_microbatches
 from costmodels.activations import count_activations
-from costmodels.batch import Batch, Floats
+from costmodels.batch import Batch, Bools, Floats
 from costmodels.hardware import Hardware
 from costmodels.parameters import Parameters
 from costmodels.precision import MASTER_BYTES, PRECISIONS, state_bytes
 
 GATHERED_LAYERS = {"ddp": 1, "fsdp": 2, "fsdp2": 3}
+FRAGMENTED = 0.03
+COMMUNICATOR_BYTES = 320 * 2**20
+"""NCCL's buffers of one communicator: a connection of one channel has 4 MiB for Simple, 4.7 for LL128, 0.5 for LL
+(src/include/device.h, NCCL_BUFFSIZE); 16 channels with a ring and a tree connect twice each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +59,11 @@ def held_bytes(
     problem: Problem, batch: Batch, *, hardware: Hardware, parameters: Parameters, activation_scale: Floats
 ) -> dict[str, HeldBytes]:
     """Return the memory terms of every unit; `activation_scale` (n, num_blocks) is measured over counted bytes."""
-    terms = _model_states(problem, batch, parameters) | _gradient_terms(problem, batch, parameters)
-    activations = count_activations(problem, batch, activation_scale)
-    terms["activations"] = HeldBytes(static=activations.working, in_flight=activations.kept)
-    terms["logits"] = HeldBytes(static=activations.logit_gradients, in_flight=activations.logits)
+    terms = _model_states(problem, batch, parameters)
+    terms |= _passing(problem, batch, parameters, activation_scale)
     terms["pipeline_buffers"] = _pipeline_buffers(problem, batch)
+    terms["fragmentation"] = _lost(terms)
+    terms["communication"] = _communication(batch, hardware, like=parameters.local)
     runtime = np.zeros_like(parameters.local)
     runtime[:, -1] = hardware.reserved_bytes
     terms["runtime"] = _static(runtime)
@@ -88,18 +100,56 @@ def _gathered(problem: Problem, batch: Batch, parameters: Parameters) -> Floats:
     return gathered
 
 
-def _gradient_terms(problem: Problem, batch: Batch, parameters: Parameters) -> dict[str, HeldBytes]:
+def _passing(problem: Problem, batch: Batch, parameters: Parameters, scale: Floats) -> dict[str, HeldBytes]:
+    """Return gradients, activations and logits, and what their coming and going reserves."""
+    activations = count_activations(problem, batch, scale)
+    gradients = _gradients(problem, batch, parameters)
+    layer, head = _gradient_buffers(problem, batch, parameters)
+    working = activations.working + layer
+    once = np.maximum(activations.loss, head)
+    shape = parameters.local
+    reserved = np.zeros_like(shape)
+    reserved[:, -2] = np.minimum(once, working)
+    late = ~_adds_up(problem, batch)[:, None] & (activations.kept > 0)
+    replaced = np.where(late, np.minimum(gradients, activations.kept), 0.0)
+    return {
+        "gradients": _static(gradients - replaced),
+        "gradient_buffers": _static(_in_column(shape, -1, layer)),
+        "activations": HeldBytes(static=_in_column(shape, -1, activations.working), in_flight=activations.kept),
+        "logits": HeldBytes(
+            static=_in_column(shape, -2, np.maximum(once - working, 0.0)),
+            in_flight=_in_column(shape, -2, activations.logits),
+        ),
+        "fragmentation": _static(reserved + replaced),
+    }
+
+
+def _in_column(like: Floats, column: int, held: Floats) -> Floats:
+    result = np.zeros_like(like)
+    result[:, column] = held
+    return result
+
+
+def _adds_up(problem: Problem, batch: Batch) -> Bools:
+    """Return whether there are gradients before the backward begins: of earlier micro-batches, or in lasting buckets."""
+    several = (num_microbatches(problem, batch) > 1) | (batch.pp > 1)
+    result: Bools = several | (problem.stack.data_parallel == "ddp")
+    return result
+
+
+def _gradients(problem: Problem, batch: Batch, parameters: Parameters) -> Floats:
+    whole = (batch.zero_stage <= 1) & _adds_up(problem, batch)
+    held: Floats = problem.stack.gradient_bytes * np.where(whole[:, None], parameters.local, parameters.sharded)
+    return held
+
+
+def _gradient_buffers(problem: Problem, batch: Batch, parameters: Parameters) -> tuple[Floats, Floats]:
+    """Return a gradient and the copy that is reduced, of the largest layer and of the head (n,)."""
     stack, size = problem.stack, PRECISIONS[problem.workload.precision].compute_bytes
-    several = (num_microbatches(problem, batch) > 1) | (batch.pp > 1) | (stack.data_parallel == "ddp")
-    add_up = (batch.zero_stage <= 1) & several
-    buffers = np.zeros_like(parameters.local)
-    if stack.data_parallel != "ddp":
-        buffers[:, -2] = parameters.local[:, -2]
-    buffers[:, -1] = parameters.largest_block
     reduced = batch.dp * batch.cp > 1 if stack.data_parallel != "ddp" else batch.zero_stage == 3
-    copies = np.where(reduced, stack.reduce_bytes + size, size)[:, None]
-    held = stack.gradient_bytes * np.where(add_up[:, None], parameters.local, parameters.sharded)
-    return {"gradients": _static(held), "gradient_buffers": _static(copies * buffers)}
+    copies = np.where(reduced, stack.reduce_bytes + size, size)
+    head = parameters.local[:, -2] * (stack.data_parallel != "ddp")
+    return copies * parameters.largest_block, copies * head
 
 
 def _pipeline_buffers(problem: Problem, batch: Batch) -> HeldBytes:
@@ -116,3 +166,21 @@ def _pipeline_buffers(problem: Problem, batch: Batch) -> HeldBytes:
     static[:, -3:] = received[:, None] * np.array([-1.0, -1.0, 2.0])
     in_flight[:, -3] = message  # the first stage keeps its outputs; later ones keep inputs, which are received
     return HeldBytes(static=static, in_flight=in_flight)
+
+
+def _lost(terms: dict[str, HeldBytes]) -> HeldBytes:
+    """Return the reserved blocks that nothing uses, with a share of what comes and goes."""
+    passing = [terms[name] for name in ("activations", "logits", "gradient_buffers")]
+    return HeldBytes(
+        static=terms["fragmentation"].static + FRAGMENTED * sum(term.static for term in passing),
+        in_flight=FRAGMENTED * sum(term.in_flight for term in passing),
+    )
+
+
+def _communication(batch: Batch, hardware: Hardware, *, like: Floats) -> HeldBytes:
+    """Return the buffers of a rank's communicators, one an axis with more than one rank."""
+    if hardware.kind != "cuda":
+        return _static(np.zeros_like(like))
+    axes = (batch.dp * batch.cp, batch.cp, batch.tp, batch.pp, batch.ep, batch.etp)
+    count = np.sum([degree > 1 for degree in axes], axis=0)
+    return _static(_in_column(like, -1, COMMUNICATOR_BYTES * count))

@@ -7,9 +7,9 @@ from costmodels.operations.operation import Operation, Product, Transfer, produc
 from costmodels.operations.pointwise import FP32, activation
 from costmodels.operations.sizes import Sizes, shares
 
-ROUTER_KERNELS = 12.0
+ROUTER_KERNELS = 16.0
 """Logits in fp32, softmax or sigmoid, top-k, normalization, counts, the order of the permutation, auxiliary loss."""
-PERMUTE_KERNELS = 4.0
+PERMUTE_KERNELS = 8.0
 
 
 def mlp_operations(sizes: Sizes, mlp: Mlp) -> list[Operation]:
