@@ -10,6 +10,8 @@ from costmodels.operations.operation import Operation, Tag
 from costmodels.operations.sizes import Sizes
 
 FP32 = 4
+ROWWISE = 1.4
+"""Kernels that reduce rows to one number and spread it again reach about 70 % of what streaming ones do."""
 
 
 def normalization(sizes: Sizes, norm: Norm, name: str, *, saved_output: Any) -> tuple[Operation, ...]:
@@ -27,7 +29,7 @@ def normalization(sizes: Sizes, norm: Norm, name: str, *, saved_output: Any) -> 
     if sizes.stack.fused_norms or sizes.stack.pointwise == "compiled":
         moved, back, kernels, copies = 2 * element, 3 * element, 1.0, 0.0
     else:
-        moved, back, kernels, copies = 2 * element + 36, 4 * element + 92, 6.0, 2 * FP32 * size
+        moved, back, kernels, copies = ROWWISE * (2 * element + 36), ROWWISE * (4 * element + 92), 6.0, 2 * FP32 * size
     return (
         kept,
         Operation(
