@@ -12,6 +12,7 @@ import numpy as np
 
 from costmodels.batch import Batch, Bools, Ints
 from costmodels.collective import Kinds
+from costmodels.distinct import distinct
 from costmodels.hardware import Hardware
 
 
@@ -28,7 +29,7 @@ class Group:
     @classmethod
     def of(cls, *, size: Ints, local: Ints, nodes: Ints) -> "Group":
         """Build groups from arrays (n,)."""
-        index, first = _distinct(size, local, nodes)
+        index, first = distinct(size, local, nodes)
         return cls(kinds=Kinds(size=size[first], local=local[first], nodes=nodes[first]), index=index)
 
     @property
@@ -75,9 +76,9 @@ class Placement:
 def place(batch: Batch, hardware: Hardware) -> Placement:
     """Return where each axis lives, from rank order and devices per node; done once for each distinct tuple."""
     degrees = (batch.tp, batch.cp, batch.dp_shard, batch.dp_replicate, batch.pp, batch.ep, batch.etp)
-    index, first = _distinct(*degrees)
-    distinct = _place_degrees(*(degree[first] for degree in degrees), hardware=hardware)
-    return Placement(**{field.name: getattr(distinct, field.name).take(index) for field in fields(Placement)})
+    index, first = distinct(*degrees)
+    placed = _place_degrees(*(degree[first] for degree in degrees), hardware=hardware)
+    return Placement(**{field.name: getattr(placed, field.name).take(index) for field in fields(Placement)})
 
 
 def _place_degrees(
@@ -117,7 +118,7 @@ def _neighbours(pp: Ints, crosses: Bools) -> Group:
 
 def _place_axis(size: Ints, stride: Ints, world: Ints, per_node: int) -> Group:
     """Place an axis (n,); the work is done once for each distinct size, stride and world."""
-    index, first = _distinct(size, stride, world)
+    index, first = distinct(size, stride, world)
     size, stride, world = size[first], stride[first], world[first]
     inside = (world <= per_node) | (size == 1) | (per_node % (size * stride) == 0)
     local, nodes = np.where(inside, size, 1), np.where(inside, 1, size)
@@ -151,22 +152,3 @@ def _first_positions(span: int, stride: int, spans: int, per_node: int) -> Ints:
     edges = np.bincount(starts, minlength=2 * per_node) - np.bincount(starts + stride, minlength=2 * per_node)
     covered = np.cumsum(edges).reshape(2, per_node).any(axis=0)
     return np.flatnonzero(covered)
-
-
-def _distinct(*columns: Ints) -> tuple[Ints, Ints]:
-    """Return which distinct row (n,) each row of `columns` (n,) is, and one position (g,) of each; in linear time."""
-    code = np.zeros(columns[0].shape, dtype=np.int64)
-    for column in columns:
-        rank, count = _ranks(column)
-        code, _ = _ranks(code * count + rank)
-    first = np.zeros(int(code.max(initial=-1)) + 1, dtype=np.int64)
-    first[code] = np.arange(len(code))
-    return code, first
-
-
-def _ranks(values: Ints) -> tuple[Ints, int]:
-    """Return for non-negative values (n,) how many smaller distinct ones there are, and how many distinct ones."""
-    seen = np.zeros(int(values.max(initial=0)) + 1, dtype=np.bool_)
-    seen[values] = True
-    ranks = np.cumsum(seen) - 1
-    return ranks[values], int(ranks[-1]) + 1

@@ -13,8 +13,6 @@ from costmodels.pipeline.jobs import chunk_rank, effective_schedule
 from costmodels.pipeline.times import ChunkTimes, chunk_times
 
 SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
-
-
 MOST_ROWS = 1024
 """Rows that are worked on at a time: their arrays stay small, whatever the batch."""
 
@@ -52,14 +50,20 @@ class Group:
         )
 
 
+def schedule_codes(schedule: Strings) -> Ints:
+    """Return the places (n,) in `SCHEDULES` of names (n,)."""
+    code = np.zeros(len(schedule), dtype=np.int64)
+    for i, name in enumerate(SCHEDULES):
+        code[schedule == name] = i
+    return code
+
+
 def groups(schedule: Strings, pp: Ints, virtual_stages: Ints, num_microbatches: Ints) -> Iterator[Group]:
     """Yield the groups of a batch in parts of at most `MOST_ROWS`, their schedules the effective ones.
 
     All arguments have shape (n,).
     """
-    code = np.zeros(len(pp), dtype=np.int64)
-    for i, name in enumerate(SCHEDULES):
-        code[schedule == name] = i
+    code = schedule_codes(schedule)
     limits = [len(SCHEDULES), *(int(column.max(initial=0)) + 1 for column in (pp, virtual_stages, num_microbatches))]
     keys = np.ravel_multi_index((code, pp, virtual_stages, num_microbatches), tuple(limits))
     order = np.argsort(keys, kind="stable")

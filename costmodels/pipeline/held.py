@@ -10,24 +10,37 @@ import numpy as np
 
 from autoplan.spec import Schedule
 from costmodels.batch import Ints, Strings
+from costmodels.distinct import distinct
 from costmodels.pipeline.greedy import held_limit
-from costmodels.pipeline.grouping import groups
-from costmodels.pipeline.jobs import FORWARD, PAIRED, SEARCHED, WEIGHT, WHOLE
-from costmodels.pipeline.orders import order_codes
+from costmodels.pipeline.grouping import SCHEDULES, schedule_codes
+from costmodels.pipeline.jobs import effective_schedule
+from costmodels.pipeline.orders import forward_table, num_ahead
 
 
 def in_flight(schedule: Strings, pp: Ints, virtual_stages: Ints, num_microbatches: Ints, max_chunks: int) -> Ints:
     """Return the micro-batches that each chunk holds at its rank's peak, shape (n, max_chunks), 0 past the chunks.
 
-    gpipe holds all m, 1f1b min(m, pp − stage), zb-1p min(m, pp) and zb-2p min(m, 2·pp − 1) everywhere; one stage of
-    one chunk works micro-batches off one by one. The others follow from their orders.
+    gpipe holds all m, 1f1b min(m, pp − stage), zb-h1 and zb-1p min(m, pp) and zb-2p min(m, 2·pp − 1) everywhere; one
+    stage of one chunk works micro-batches off one by one. Of the two chunks of rank r, zb-v holds min(m, 2·pp − 1 − r)
+    and min(m, r + 1), dualpipe-v one more of the first; interleaved ones what its forwards ahead are of.
     """
-    held = np.zeros((len(pp), max_chunks), dtype=np.int64)
+    table, index = flight_table(schedule, pp, virtual_stages, num_microbatches, max_chunks)
+    return table[index]
+
+
+def flight_table(
+    schedule: Strings, pp: Ints, virtual_stages: Ints, num_microbatches: Ints, max_chunks: int
+) -> tuple[Ints, Ints]:
+    """Return the distinct rows (g, max_chunks) of `in_flight`, and which of them each configuration has (n,)."""
+    code = schedule_codes(schedule)
     steady = steady_microbatches(schedule, pp, num_microbatches)
-    for group in groups(schedule, pp, virtual_stages, np.where(schedule == "gpipe", num_microbatches, steady)):
-        counts = _held(group.schedule, group.pp, group.virtual_stages, group.num_microbatches)
-        held[group.rows, : group.chunks] = counts
-    return held
+    steady = np.where(schedule == "gpipe", num_microbatches, steady)
+    index, first = distinct(code, pp, virtual_stages, steady)
+    table = np.zeros((len(first), max_chunks), dtype=np.int64)
+    columns = (code[first], pp[first], virtual_stages[first], steady[first])
+    for row, (name, stages, v, m) in zip(table, zip(*(c.tolist() for c in columns), strict=True), strict=True):
+        row[: stages * v] = _held(effective_schedule(SCHEDULES[name], pp=stages, virtual_stages=v), stages, v, m)
+    return table, index
 
 
 def steady_microbatches(schedule: Strings, pp: Ints, num_microbatches: Ints) -> Ints:
@@ -41,18 +54,30 @@ def steady_microbatches(schedule: Strings, pp: Ints, num_microbatches: Ints) -> 
 
 @cache
 def _held(schedule: Schedule, pp: int, virtual_stages: int, m: int) -> tuple[int, ...]:
-    chunks = pp * virtual_stages
-    if schedule == "gpipe":
-        return (m,) * chunks
-    if schedule == "1f1b":
-        return tuple(min(m, pp - stage) for stage in range(pp))
-    if schedule in SEARCHED:
-        return (held_limit(schedule, pp=pp, num_microbatches=m),) * chunks
-    held = np.zeros(chunks, dtype=np.int64)
-    for rank in range(pp):
-        order = order_codes(schedule, rank=rank, pp=pp, virtual_stages=virtual_stages, num_microbatches=m)
-        kind, chunk = np.divmod(order // m, chunks)
-        change = np.isin(kind, (FORWARD, PAIRED)).astype(np.int64) - np.isin(kind, (WEIGHT, WHOLE))
-        peak = int(np.cumsum(change).argmax()) + 1
-        held += np.bincount(chunk[:peak], weights=change[:peak], minlength=chunks).astype(np.int64)
-    return tuple(held.tolist())
+    rank = np.arange(pp)
+    match schedule:
+        case "gpipe":
+            held = np.full(pp, m)
+        case "1f1b":
+            held = pp - rank
+        case "zb-h1":
+            held = np.full(pp, pp)
+        case "zb-1p" | "zb-2p":
+            held = np.full(pp, held_limit(schedule, pp=pp, num_microbatches=m))
+        case "zb-v" | "dualpipe-v":
+            held = np.concatenate([2 * pp - rank - (schedule == "zb-v"), pp - rank])
+        case "interleaved":
+            held = _held_interleaved(pp, virtual_stages, m)
+    return tuple(np.minimum(held, m).tolist())
+
+
+def _held_interleaved(pp: int, virtual_stages: int, m: int) -> Ints:
+    """Return what the chunks hold after the first forward that a backward follows: of which chunks those ahead are."""
+    ahead = [
+        num_ahead("interleaved", rank=rank, pp=pp, virtual_stages=virtual_stages, num_microbatches=m) + 1
+        for rank in range(pp)
+    ]
+    local = forward_table(pp=pp, virtual_stages=virtual_stages, num_microbatches=m)[0][: max(ahead)]
+    counts = np.cumsum(local[:, None] == np.arange(virtual_stages), axis=0)
+    held: Ints = counts[np.minimum(ahead, len(local)) - 1].T.ravel()
+    return held
