@@ -47,3 +47,10 @@ def test_equal_numbers_where_the_depth_allows_it_else_equal_times(chunks, cuts):
     batch = make_batch(problem, Configuration(pp=4), Configuration(pp=chunks))
     turns = np.array([[1.0, 0.0, 1.0, 0.0]] * 2)
     assert usual_cuts(model, batch, turns)[1].tolist() == cuts
+
+
+@pytest.mark.parametrize(("layers", "pp", "chunks"), [(14, 4, [3, 4, 4, 3]), (6, 8, [0, 1, 1, 1, 1, 1, 1, 0])])
+def test_embedding_and_head_take_a_layer_each_where_two_are_missing(layers, pp, chunks):
+    model = llama_like(num_layers=layers)
+    batch = make_batch(make_problem(model), Configuration(pp=pp))
+    assert np.diff(usual_cuts(model, batch, np.ones((1, 4)))[0]).tolist() == chunks
