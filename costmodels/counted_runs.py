@@ -14,12 +14,12 @@ from autoplan.spec import Configuration, Problem
 from autoplan.spec.problem import num_microbatches
 from costmodels.batch import Batch, Bools, Floats, Ints, even_cuts
 from costmodels.coefficients import Coefficients, resolve_rates
-from costmodels.estimate import sends_block, with_usual_cuts
+from costmodels.cuts import with_usual_cuts
 from costmodels.hardware import Hardware
 from costmodels.pricing import Rates
 from costmodels.stage_costs import count_units
-from costmodels.step_terms import bound_finish, finish_ranks, step_terms, step_total
-from costmodels.unit_seconds import CountedWork, price_units, resolve
+from costmodels.step_terms import bound_finish, finish_ranks, sends_block, step_terms, step_total
+from costmodels.unit_seconds import CountedWork, Resolved, price_units, resolve
 
 ENDS = 3  # embedding, head and stage, the last columns of every array of units
 
@@ -48,9 +48,12 @@ class CountedRuns:
 
     def take(self, index: Any) -> "CountedRuns":
         """Return the runs that `index` (integers or a mask) selects."""
+        kept, problem_of = np.unique(self.problem_of[index], return_inverse=True)
         return replace(
             self,
-            problem_of=self.problem_of[index],
+            problems=tuple(self.problems[i] for i in kept),
+            hardware=tuple(self.hardware[i] for i in kept),
+            problem_of=problem_of,
             batch=self.batch.take(index),
             counted=_map(self.counted, lambda array: array[index]),
             counts=self.counts[index],
@@ -103,9 +106,7 @@ class CountedRuns:
         return columns
 
 
-def count_runs(
-    runs: Sequence[tuple[Problem, Configuration]], *, coefficients: Coefficients | None = None
-) -> CountedRuns:
+def count_runs(runs: Sequence[tuple[Problem, Configuration]], coefficients: Coefficients) -> CountedRuns:
     """Return the counted work of runs whose problems have no profile, in their order.
 
     Layers that do not divide by the pipeline's chunks are cut as `with_usual_cuts` does with `coefficients`. Runs that
@@ -115,22 +116,21 @@ def count_runs(
     rows_of: dict[int, list[int]] = {}
     for i, (problem, _) in enumerate(runs):
         rows_of.setdefault(id(problem), []).append(i)
-    parts = [
-        _count_alike(runs[rows[0]][0], [runs[i][1] for i in rows], coefficients=coefficients)
-        for rows in rows_of.values()
-    ]
+    parts = [_count_alike(runs[rows[0]][0], [runs[i][1] for i in rows], coefficients) for rows in rows_of.values()]
     order = np.concatenate([np.asarray(rows) for rows in rows_of.values()])
     return _join(parts).take(np.argsort(order))
 
 
-def _count_alike(
-    problem: Problem, configurations: Sequence[Configuration], *, coefficients: Coefficients | None
-) -> CountedRuns:
+def _count_alike(problem: Problem, configurations: Sequence[Configuration], coefficients: Coefficients) -> CountedRuns:
     chunks = np.array([c.pp * c.virtual_stages for c in configurations])
     batch = Batch.of(configurations, even_cuts(problem.model.num_layers, chunks))
     if (problem.model.num_layers % chunks).any():
-        batch = with_usual_cuts(problem, batch, coefficients=coefficients)
-    resolved = resolve(problem, batch, coefficients or Coefficients())
+        batch = with_usual_cuts(problem, batch, coefficients)
+    return counted_batch(problem, batch, resolve(problem, batch, coefficients))
+
+
+def counted_batch(problem: Problem, batch: Batch, resolved: Resolved) -> CountedRuns:
+    """Return the configurations of one problem as runs; `resolved` is what they came down to."""
     n = len(batch)
     return CountedRuns(
         problems=(problem,),

@@ -23,14 +23,14 @@ from costmodels.assumptions import NOT_MODELLED, find_assumptions
 from costmodels.batch import Batch, Bools, Floats, Ints, even_cuts
 from costmodels.bounds import bound_bytes, bound_seconds
 from costmodels.coefficients import Coefficients, fitted_coefficients
-from costmodels.cuts import usual_cuts
+from costmodels.cuts import with_usual_cuts
 from costmodels.energy import DevicePower, step_cost, step_energy_joules
 from costmodels.flops import model_flops
-from costmodels.hardware import Hardware, resolve_hardware
+from costmodels.hardware import resolve_hardware
 from costmodels.memory import HeldBytes, held_bytes
 from costmodels.pipeline import Event, in_flight
 from costmodels.stage_costs import StageCosts, count_units, sum_chunks, sum_units
-from costmodels.step_terms import finish_ranks, simulate_events, step_terms
+from costmodels.step_terms import finish_ranks, sends_block, simulate_events, step_terms
 from costmodels.uncertainty import find_sources, relative_errors
 from costmodels.unit_seconds import Resolved, UnitSeconds, resolve, unit_seconds
 
@@ -200,11 +200,6 @@ def _unit_costs(problem: Problem, batch: Batch, coefficients: Coefficients | Non
     return _Costs(resolved=resolved, seconds=seconds, held=held, stage=stage)
 
 
-def sends_block(problem: Problem, hardware: Hardware) -> bool:
-    """Return whether a rank computes nothing while it sends to the next stage."""
-    return hardware.kind == "cpu" or not problem.stack.overlap_pipeline
-
-
 def _evaluate(problem: Problem, batch: Batch, costs: _Costs, *, simulated: bool = False) -> Evaluation:
     stage = costs.stage
     counts = count_units(problem.model, batch)
@@ -258,19 +253,13 @@ def _stage_memory(problem: Problem, batch: Batch, costs: _Costs) -> tuple[StageM
     )
 
 
-def with_usual_cuts(problem: Problem, batch: Batch, *, coefficients: Coefficients | None = None) -> Batch:
-    """Return the batch with the cuts that a framework takes which is told no more than the depth of its pipeline."""
-    costs = _unit_costs(problem, batch, coefficients).stage
-    return replace(batch, cuts=usual_cuts(problem.model, batch, costs.forward_seconds + costs.backward_seconds))
-
-
 def _batch_of_one(
     problem: Problem, configuration: Configuration, cuts: tuple[int, ...] | None, coefficients: Coefficients | None
 ) -> Batch:
     layers, chunks = problem.model.num_layers, configuration.pp * configuration.virtual_stages
     if cuts is None:
         even = Batch.of([configuration], even_cuts(layers, np.array([chunks])))
-        return even if layers % chunks == 0 else with_usual_cuts(problem, even, coefficients=coefficients)
+        return even if layers % chunks == 0 else with_usual_cuts(problem, even, coefficients or fitted_coefficients())
     if len(cuts) != chunks + 1 or cuts[0] != 0 or cuts[-1] != layers or list(cuts) != sorted(cuts):
         message = (
             f"{cuts}: {chunks} chunks need {chunks + 1} ascending boundaries from 0 to the model's {layers} layers"

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from autoplan.spec import Problem
 from costmodels.batch import Batch, Bools, Floats, Ints
+from costmodels.hardware import Hardware
 from costmodels.pipeline import Event, bound_makespan, finish_seconds, simulate, start_seconds
 from costmodels.stage_costs import sum_chunks, sum_units
 from costmodels.unit_seconds import UnitSeconds
@@ -17,6 +19,11 @@ from costmodels.unit_seconds import UnitSeconds
 SEARCHED = ("zb-1p", "zb-2p")
 """The schedules that are only bounded in array form. As in their paper (arXiv 2401.10241) the optimizer is validated
 afterwards, so that a rank's step is its own time, from its first job to its last, and the next one starts meanwhile."""
+
+
+def sends_block(problem: Problem, hardware: Hardware) -> bool:
+    """Return whether a rank computes nothing while it sends to the next stage."""
+    return hardware.kind == "cpu" or not problem.stack.overlap_pipeline
 
 
 def finish_ranks(

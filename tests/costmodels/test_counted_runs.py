@@ -28,7 +28,7 @@ def runs(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def counted(runs):
-    return count_runs(runs, coefficients=COEFFICIENTS)
+    return count_runs(runs, COEFFICIENTS)
 
 
 def test_runs_of_all_problems_cost_what_each_costs_alone(runs, counted):
@@ -47,7 +47,7 @@ def test_other_coefficients_are_priced_without_counting_again(runs, counted):
 def test_bounds_are_below_and_within_a_few_per_cent(counted):
     bound = counted.step_seconds(COEFFICIENTS, simulated=False)
     ratio = bound / counted.step_seconds(COEFFICIENTS)
-    assert (ratio > 0.9).all()
+    assert (ratio > 0.85).all()  # zero bubble: the bound has none
     assert (ratio < 1.02).all()
 
 
