@@ -24,13 +24,15 @@ GRADIENTS_OF_WIDEST = 1.5
 class Activations:
     """Bytes of a micro-batch: `kept` (n, u) until its backward, `working` (n,) while the widest layer's backward runs.
 
-    `logits` (n,) of the last stage stay until the backward, `loss` (n,) are the copies that exist once.
+    `logits` (n,) of the last stage stay until the backward, `loss` (n,) are the copies that exist once, and `gathered`
+    (n,) what gathering all logits left behind before.
     """
 
     kept: Floats
     working: Floats
     logits: Floats
     loss: Floats
+    gathered: Floats
 
 
 def count_activations(problem: Problem, batch: Batch, scale: Floats) -> Activations:
@@ -40,12 +42,13 @@ def count_activations(problem: Problem, batch: Batch, scale: Floats) -> Activati
     layers = len(problem.model.blocks)
     found = [_layer(problem, batch, sizes, unit, scale[:, i]) for i, unit in enumerate(units[:layers])]
     ends = [np.zeros(len(batch)) + total_saved(unit) for unit in units[layers:]]
-    logits, loss = _logits(problem, batch, sizes)
+    logits, loss, gathered = _logits(problem, batch, sizes)
     return Activations(
         kept=np.stack([kept for kept, _ in found] + ends, axis=1),
         working=np.stack([working for _, working in found], axis=1).max(axis=1),
         logits=logits,
         loss=loss,
+        gathered=gathered,
     )
 
 
@@ -64,19 +67,22 @@ def _layer(
     none = np.maximum(total_saved(layer) * ratio, selective)
     share = recomputed_share(problem, batch)
     mode = np.select([batch.recompute == "none", batch.recompute == "selective"], [none, selective], full)
+    here = 1 - min(problem.stack.offloaded_layers / problem.model.num_layers, 1)
     widest = np.max([zero + op.saved for op in layer], axis=0)
     rebuilt = np.where(share > 0, none - mode, 0.0)
-    return share * mode + (1 - share) * none, rebuilt + 2 * sizes.hidden_bytes + GRADIENTS_OF_WIDEST * widest
+    return here * (share * mode + (1 - share) * none), rebuilt + 2 * sizes.hidden_bytes + GRADIENTS_OF_WIDEST * widest
 
 
-def _logits(problem: Problem, batch: Batch, sizes: Sizes) -> tuple[Floats, Floats]:
-    """Return the logits' bytes in flight and once.
+def _logits(problem: Problem, batch: Batch, sizes: Sizes) -> tuple[Floats, Floats, Floats]:
+    """Return the logits' bytes in flight, once, and what gathering them takes.
 
     The fp32 log-softmax stays until the backward, with the logits themselves where a pipeline keeps its stages'
-    outputs; the other fp32 copies exist once.
+    outputs; the other fp32 copies exist once. Where every rank has all logits, they are gathered into a list, through
+    a buffer, and concatenated.
     """
     stack, model = problem.stack, problem.model
     columns = shares(model.vocab_size, batch.tp) if stack.parallel_loss else np.full(len(batch), model.vocab_size)
     entries = 1.0 * sizes.tokens * columns * (1 + len(model.mtp))
     outputs = np.where((batch.pp > 1) & stack.preallocates, sizes.element, 0)
-    return entries * (LOSS_BYTES + outputs), entries * LOSS_BYTES * stack.logit_copies
+    gathered = np.where((batch.tp > 1) & (not stack.parallel_loss), 3 * entries * sizes.element, 0.0)
+    return entries * (LOSS_BYTES + outputs), entries * LOSS_BYTES * stack.logit_copies, gathered

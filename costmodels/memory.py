@@ -20,8 +20,8 @@ type (arXiv 1910.02054 and 2205.05198; the stack says how many bytes each copy h
 These add up to what is allocated at the peak. Beside it the device holds
 
 - fragmentation: the caching allocator's reserved blocks beyond that. Blocks of one size do not serve another, so what
-  is needed at different times is reserved at the same time: the loss and a layer's backward; gradients that appear
-  while activations go. Of what comes and goes a small share is lost besides;
+  is needed at different times is reserved at the same time: gathered logits, the loss and a layer's backward;
+  gradients that appear while activations go. Of what comes and goes a small share is lost besides;
 - communication: the buffers of every communicator;
 - runtime: what there is before the first tensor.
 
@@ -109,7 +109,7 @@ def _passing(problem: Problem, batch: Batch, parameters: Parameters, scale: Floa
     once = np.maximum(activations.loss, head)
     shape = parameters.local
     reserved = np.zeros_like(shape)
-    reserved[:, -2] = np.minimum(once, working)
+    reserved[:, -2] = np.minimum(once, working) + activations.gathered
     late = ~_adds_up(problem, batch)[:, None] & (activations.kept > 0)
     replaced = np.where(late, np.minimum(gradients, activations.kept), 0.0)
     return {
@@ -131,7 +131,7 @@ def _in_column(like: Floats, column: int, held: Floats) -> Floats:
 
 
 def _adds_up(problem: Problem, batch: Batch) -> Bools:
-    """Return whether there are gradients before the backward begins: of earlier micro-batches, or in lasting buckets."""
+    """Return whether gradients exist before the backward begins: of earlier micro-batches, or in lasting buckets."""
     several = (num_microbatches(problem, batch) > 1) | (batch.pp > 1)
     result: Bools = several | (problem.stack.data_parallel == "ddp")
     return result
@@ -171,9 +171,11 @@ def _pipeline_buffers(problem: Problem, batch: Batch) -> HeldBytes:
 def _lost(terms: dict[str, HeldBytes]) -> HeldBytes:
     """Return the reserved blocks that nothing uses, with a share of what comes and goes."""
     passing = [terms[name] for name in ("activations", "logits", "gradient_buffers")]
+    static = np.sum([term.static for term in passing], axis=0)
+    in_flight = np.sum([term.in_flight for term in passing], axis=0)
     return HeldBytes(
-        static=terms["fragmentation"].static + FRAGMENTED * sum(term.static for term in passing),
-        in_flight=FRAGMENTED * sum(term.in_flight for term in passing),
+        static=terms["fragmentation"].static + FRAGMENTED * static,
+        in_flight=FRAGMENTED * in_flight,
     )
 
 

@@ -68,6 +68,7 @@ def read_stack(row: Row, framework: Stack, *, recent: bool, assumptions: list[st
         "attention": _read_attention(row, framework, recent=recent, assumptions=assumptions),
         "redone": _read_redone(row, framework),
         "dropout": gpt and megatron,
+        "offloaded_layers": (row.count("cpu_offload_layers") or 0) if row.flag("cpu_offload") else 0,
     }
     if megatron:  # its recipes dispatch so for DeepSeek's models, whose routers bound the nodes of a token
         changes["dispatches_by_node"] = framework.dispatches_by_node and bool(row.count("kv_lora_rank"))
@@ -159,7 +160,10 @@ def _read_numbers(row: Row, framework: Stack) -> dict[str, Any]:
     if mode in ("default", "pure"):  # Composer reduces in fp32 or in the compute type; its loss is one fused kernel
         return {"reduce_bytes": 2 if mode == "pure" else 4, "logit_copies": 0}
     if framework.name == "megatron-classic" and precision == "fp16":
-        return {"reduce_bytes": 2}  # only bf16 accumulates and reduces in fp32 (megatron/arguments.py)
+        return {
+            "gradient_bytes": 2,
+            "reduce_bytes": 2,
+        }  # only bf16 accumulates and reduces in fp32 (megatron/arguments.py)
     if precision == "fp32" and framework.weight_bytes == 2:
         return {"weight_bytes": 4, "master_bytes": 0, "gradient_bytes": 4, "moment_bytes": 8, "reduce_bytes": 4}
     return {}

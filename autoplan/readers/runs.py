@@ -77,7 +77,7 @@ def read_run(row: Row, problems: Problems) -> Run:
         seq_len=needed(row, "seq_len"),
         precision=_read_precision(row, recent=recent, assumptions=assumptions),
     )
-    if row.flag("cpu_offload"):
+    if row.flag("cpu_offload") and not stack.offloaded_layers:
         assumptions.append("cpu_offload ignored")
     network = (group.num_nodes, group.devices_per_node, group.inter_node.bytes_per_second)
     key = (model, group.device.slug, *network, workload, stack)

@@ -19,7 +19,9 @@ class Stack:
     whether activations, residual sums, rotary positions and dropout are single kernels (eager), joined by hand (fused)
     or by a compiler (compiled); `fused_norms` whether a normalization is one kernel. `dropout` keeps masks. The host
     needs `host_seconds` for one kernel launch, and none inside a CUDA graph. With sequence parallelism, `regathers`
-    keeps a rank's own part of a product's input and gathers it again for the weight's gradient. `scatters_sends` cuts
+    keeps a rank's own part of a product's input and gathers it again for the weight's gradient. With `joint_qkv`,
+    values are a view of the product that gives queries and keys too, which stays whole beside these, rotated.
+    `offloaded_layers` keep their activations in the host's memory. `scatters_sends` cuts
     what pipeline stages send over tensor-parallel ranks; `preallocates` allocates what a stage receives for all
     micro-batches at once. `scatters_gradients` says that ZeRO-1 and 2 reduce to each rank its own part, otherwise all
     ranks get all sums.
@@ -31,11 +33,10 @@ class Stack:
     unit by unit.
 
     An `overlap_` flag says that the axis's communication runs beside compute; `overlap_gather` that of gathering
-    weights once a step, which else waits for the optimizer and holds up the forward. `dispatches_by_node` sends a token once
-    to every node that has experts of its, not once to every expert. `parallel_loss` splits the loss over
-    the vocabulary, otherwise every tensor-parallel rank has all logits;
-    `fused_loss` computes it in one kernel. `logit_copies` counts fp32 copies of the
-    logits at the peak. `redone` is what selective recompute repeats (alternate_products: every second matrix product).
+    weights once a step, which else waits for the optimizer and holds up the forward. `dispatches_by_node` sends a token
+    once to every node that has experts of its, not once to every expert. `parallel_loss` splits the loss over the
+    vocabulary, otherwise every tensor-parallel rank has all logits; `fused_loss` computes it in one kernel.
+    `logit_copies` counts fp32 copies of the logits at the peak. `redone` is what selective recompute repeats (alternate_products: every second matrix product).
     """
 
     name: Name
@@ -48,6 +49,8 @@ class Stack:
     pointwise: Pointwise = "eager"
     fused_norms: bool = True
     dropout: bool = False
+    joint_qkv: bool = False
+    offloaded_layers: NonNegative = 0
     host_seconds: NonNegativeFloat = 30e-6
     cuda_graph: bool = False
     weight_bytes: Literal[0, 2, 4] = 0

@@ -17,11 +17,12 @@ def attention_operations(sizes: Sizes, model: ModelSpec, mixer: Attention) -> li
     q = shares(mixer.num_heads, sizes.tp) * mixer.head_dim
     kv = shares(mixer.num_kv_heads, sizes.tp) * mixer.head_dim
     hidden, tokens = sizes.hidden, sizes.tokens
+    rotated = q + kv if sizes.stack.joint_qkv and model.rope is not None and mixer.rope else 0
     operations = [
         product(
             "qkv",
             Product(m=tokens, k=hidden, n=q + 2 * kv),
-            saved=tokens * (q + 2 * kv) * sizes.element,
+            saved=tokens * (q + 2 * kv + rotated) * sizes.element,
             alternate=tokens * (q + kv) * sizes.element,
         )
     ]
