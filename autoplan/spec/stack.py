@@ -36,7 +36,8 @@ class Stack:
     weights once a step, which else waits for the optimizer and holds up the forward. `dispatches_by_node` sends a token
     once to every node that has experts of its, not once to every expert. `parallel_loss` splits the loss over the
     vocabulary, otherwise every tensor-parallel rank has all logits; `fused_loss` computes it in one kernel.
-    `logit_copies` counts fp32 copies of the logits at the peak. `redone` is what selective recompute repeats (alternate_products: every second matrix product).
+    `logit_copies` counts fp32 copies of the logits at the peak. `redone` is what selective recompute repeats
+    (alternate_products: every second matrix product).
     """
 
     name: Name
