@@ -63,7 +63,7 @@ def resolve_hardware(problem: Problem) -> Hardware:
     optimizer = profile.optimizer_bytes_per_second if profile else None
     return Hardware(
         kind=problem.cluster.device_kind,
-        architecture=devices[0].architecture,
+        architecture=min(devices, key=lambda device: _best(device, activations.rates)).architecture,
         num_devices=problem.cluster.num_devices,
         num_nodes=problem.cluster.num_nodes,
         devices_per_node=gcd(*(group.devices_per_node for group in groups)),

@@ -112,9 +112,11 @@ def test_power_for_the_peak_is_the_least_and_unknown_when_one_device_does_not_sa
     assert unknown.watts_per_teraflops is None
 
 
-def test_the_first_group_s_architecture_stands_for_all():
-    cluster = make_cluster(make_group(1, 4, architecture="hopper"), make_group(1, 4, slug="b", architecture="ampere"))
-    assert resolve_hardware(make_problem(cluster=cluster)).architecture == "hopper"
+def test_the_architecture_is_that_of_the_slowest_device_wherever_it_is():
+    fast = make_group(1, 4, architecture="hopper", peak_flops={"bf16": 900e12})
+    slow = make_group(1, 4, slug="slow", architecture="ampere", peak_flops={"bf16": 300e12})
+    for groups in ((fast, slow), (slow, fast)):
+        assert resolve_hardware(make_problem(cluster=make_cluster(*groups))).architecture == "ampere"
 
 
 @pytest.mark.parametrize(

@@ -144,8 +144,18 @@ def with_heads(model):
     )
 
 
-FAST = {"slug": "fast", "peak_flops": {"bf16": 900e12, "fp32": 60e12}, "memory_bytes_per_second": 3e12}
-SLOW = {"slug": "slow", "peak_flops": {"bf16": 300e12, "fp32": 20e12}, "memory_bytes_per_second": 2e12}
+FAST = {
+    "slug": "fast",
+    "architecture": "hopper",
+    "peak_flops": {"bf16": 900e12, "fp32": 60e12},
+    "memory_bytes_per_second": 3e12,
+}
+SLOW = {
+    "slug": "slow",
+    "architecture": "ampere",
+    "peak_flops": {"bf16": 300e12, "fp32": 20e12},
+    "memory_bytes_per_second": 2e12,
+}
 
 
 def mixed(*groups):
