@@ -20,12 +20,10 @@ Memory: for any weights λ_s ≥ 0 with Σ λ_s = 1 the peak is at least Σ_s λ
 λ_s is taken inversely to what the whole model would hold with the in-flight count of stage s.
 """
 
-from typing import Any
-
 import numpy as np
 
 from autoplan.spec import ModelSpec
-from costmodels.batch import Batch, Floats
+from costmodels.batch import Batch, Floats, Ints
 from costmodels.stage_costs import StageCosts
 
 ROUNDING = 1 - 1e-9
@@ -65,17 +63,49 @@ def bound_seconds(model: ModelSpec, batch: Batch, costs: StageCosts) -> Floats:
 
 def bound_bytes(model: ModelSpec, costs: StageCosts) -> Floats:
     """Return a lower bound (n,) on the bytes of the heaviest stage."""
-    counts = count_model(model)
-    exists = costs.in_flight > 0
-    held = costs.static_bytes[:, None, :] + costs.in_flight[..., None] * costs.in_flight_bytes[:, None, :]
-    whole = held[..., :-1] @ counts + held[..., costs.stage]
-    weight = np.where(exists, 1 / np.maximum(whole, 1.0), 0.0)
-    weight /= weight.sum(axis=1, keepdims=True)
-    weighted: Any = weight[..., None] * held
-    blocks = np.where(exists[..., None], weighted, np.inf)[..., : costs.num_blocks].min(axis=1)
-    last = (costs.in_flight > 0).sum(axis=1) - 1
-    rows = np.arange(len(last))
-    ends = weighted[:, 0, costs.embedding] + weighted[rows, last, costs.head]
-    bound = blocks @ counts[: costs.num_blocks] + ends + weighted[..., costs.stage].sum(axis=1)
-    result: Floats = bound * ROUNDING
-    return result
+    counts, table = count_model(model), costs.flights
+    static = costs.static_bytes[:, :-1] @ counts + costs.static_bytes[:, costs.stage]
+    flight = costs.in_flight_bytes[:, :-1] @ counts + costs.in_flight_bytes[:, costs.stage]
+    last = np.take_along_axis(table, _num_chunks(table)[:, None] - 1, axis=1)[:, 0]
+    fewest = np.where(table > 0, table, table.max(initial=0)).min(axis=1)
+
+    def weighted(held: Ints, units: int | slice) -> Floats:
+        """Return λ·bytes of units of a stage with `held[i]` micro-batches in flight."""
+        k = held[costs.flight]
+        weight = 1 / np.maximum(static + k * flight, 1.0)
+        each: Floats = (weight * (costs.static_bytes[:, units].T + k * costs.in_flight_bytes[:, units].T)).T
+        return each
+
+    # (a + k·b)/(c + k·d) rises or falls throughout in k, so that the least λ·bytes are at the fewest or the most
+    blocks = slice(costs.num_blocks)
+    least = np.minimum(weighted(fewest, blocks), weighted(table.max(axis=1), blocks))
+    ends = weighted(table[:, 0], costs.embedding) + weighted(last, costs.head)
+    weights, flights = _sum_weights(costs, static, flight)
+    stages = costs.static_bytes[:, costs.stage] * weights + costs.in_flight_bytes[:, costs.stage] * flights
+    bound: Floats = (least @ counts[blocks] + ends + stages) / weights * ROUNDING
+    return bound
+
+
+def _num_chunks(flights: Ints) -> Ints:
+    chunks: Ints = (flights > 0).sum(axis=1)
+    return chunks
+
+
+def _sum_weights(costs: StageCosts, static: Floats, flight: Floats) -> tuple[Floats, Floats]:
+    """Return the sums over the stages of λ and of λ times what is in flight, (n,) each.
+
+    Configurations with as many stages, up to a factor of two, go together; of equal stages one stands for all.
+    """
+    chunks, most = _num_chunks(costs.flights), costs.flights.max(axis=1)
+    alike = (costs.flights.sum(axis=1) == chunks * most)[costs.flight]
+    chunks, k = chunks[costs.flight], most[costs.flight]
+    weights = chunks / np.maximum(static + k * flight, 1.0)
+    flights = k * weights
+    columns = 1
+    while columns < costs.flights.shape[1]:
+        rows = np.flatnonzero(~alike & (chunks > columns) & (chunks <= 2 * columns))
+        columns *= 2
+        k = costs.flights[costs.flight[rows], :columns]
+        weight = (k > 0) / np.maximum(static[rows, None] + k * flight[rows, None], 1.0)
+        weights[rows], flights[rows] = weight.sum(axis=1), (k * weight).sum(axis=1)
+    return weights, flights

@@ -11,7 +11,7 @@ many nodes wait for the slowest of them, and some of a step's time depends on no
 bounds of that. Configurations are taken to be valid by `autoplan.spec.rules`.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,19 +20,25 @@ from autoplan.spec import Configuration, Estimate, Problem, StageMemory
 from autoplan.spec.problem import num_microbatches
 from autoplan.spec.rules import require_valid
 from costmodels.assumptions import NOT_MODELLED, find_assumptions
-from costmodels.batch import Batch, Bools, Floats, Ints, even_cuts
-from costmodels.bounds import bound_bytes, bound_seconds
-from costmodels.coefficients import Coefficients, fitted_coefficients
-from costmodels.cuts import with_usual_cuts
+from costmodels.batch import Batch, even_cuts
+from costmodels.coefficients import Coefficients
+from costmodels.cuts import usual_cuts
 from costmodels.energy import DevicePower, step_cost, step_energy_joules
+from costmodels.evaluation import (
+    Evaluation,
+    evaluate,
+    evaluate_units,
+    lower_bounds,
+    memory_limit,
+    rank_bytes,
+    stage_costs,
+)
 from costmodels.flops import model_flops
-from costmodels.hardware import resolve_hardware
-from costmodels.memory import HeldBytes, held_bytes
 from costmodels.pipeline import Event, in_flight
-from costmodels.stage_costs import StageCosts, count_units, sum_chunks, sum_units
-from costmodels.step_terms import finish_ranks, sends_block, simulate_events, step_terms
+from costmodels.stage_costs import StageCosts, count_units
+from costmodels.step_terms import sends_block, simulate_events
 from costmodels.uncertainty import find_sources, relative_errors
-from costmodels.unit_seconds import Resolved, UnitSeconds, resolve, unit_seconds
+from costmodels.unit_costs import UnitCosts, unit_costs
 
 BUSY_TERMS = ("compute", "recompute", "optimizer")
 """The terms of a step in which a device computes."""
@@ -49,60 +55,6 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluation:
-    """What n configurations cost.
-
-    `terms` (each (n,)) add up to `step_seconds` (n,); `memory_bytes` (n, max_pp) is 0 past pp, and
-    `peak_memory_bytes` (n,) its largest. `fits` (n,) compares that with `memory_limit_bytes`.
-    """
-
-    step_seconds: Floats
-    terms: dict[str, Floats]
-    memory_bytes: Floats
-    peak_memory_bytes: Floats
-    memory_limit_bytes: int
-    fits: Bools
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Costs:
-    """The cost of every unit, before stage cuts matter."""
-
-    resolved: Resolved
-    seconds: UnitSeconds
-    held: dict[str, HeldBytes]
-    stage: StageCosts
-
-
-def evaluate(problem: Problem, batch: Batch, *, coefficients: Coefficients | None = None) -> Evaluation:
-    """Return time by term and memory by stage of every configuration with its own cuts."""
-    return _evaluate(problem, batch, _unit_costs(problem, batch, coefficients))
-
-
-def stage_costs(problem: Problem, batch: Batch) -> StageCosts:
-    """Return what a stage costs as a sum over its units, whatever the cuts."""
-    return _unit_costs(problem, batch, None).stage
-
-
-def lower_bounds(problem: Problem, batch: Batch) -> tuple[Floats, Floats]:
-    """Return seconds (n,) and peak bytes (n,) that no stage cuts can beat."""
-    seconds, memory_bytes = np.zeros(len(batch)), np.zeros(len(batch))
-    for chunks in np.unique(batch.chunks).tolist():  # together, all would have as many columns as the longest pipeline
-        rows = np.flatnonzero(batch.chunks == chunks)
-        alike = batch.take(rows)
-        alike = replace(alike, cuts=alike.cuts[:, : chunks + 1])
-        costs = stage_costs(problem, alike)
-        seconds[rows] = bound_seconds(problem.model, alike, costs)
-        memory_bytes[rows] = bound_bytes(problem.model, costs)
-    return seconds, memory_bytes
-
-
-def memory_limit(problem: Problem) -> int:
-    """Return the bytes of the smallest device, as the profile measured it where there is one."""
-    return resolve_hardware(problem).memory_limit_bytes
-
-
 def estimate(
     problem: Problem,
     configuration: Configuration,
@@ -117,9 +69,8 @@ def estimate(
     Raises ConfigurationError when the configuration is not valid or the cuts do not fit it.
     """
     require_valid(problem, configuration)
-    batch = _batch_of_one(problem, configuration, cuts, coefficients)
-    costs = _unit_costs(problem, batch, coefficients)
-    result = _evaluate(problem, batch, costs, simulated=True)
+    batch, costs = _costs_of_one(problem, configuration, cuts, coefficients)
+    result = evaluate_units(problem, batch, costs, simulated=True)
     breakdown = {name: float(seconds[0]) for name, seconds in result.terms.items()}
     step = float(result.step_seconds[0])
     sources = find_sources(problem, costs.resolved)
@@ -163,106 +114,48 @@ def timeline(problem: Problem, configuration: Configuration, cuts: tuple[int, ..
     Raises ConfigurationError as `estimate` does.
     """
     require_valid(problem, configuration)
-    batch = _batch_of_one(problem, configuration, cuts, None)
-    costs = _unit_costs(problem, batch, None)
-    counts, stage = count_units(problem.model, batch), costs.stage
+    batch, costs = _costs_of_one(problem, configuration, cuts, None)
     return simulate_events(
-        batch, costs.seconds, counts, 0, num_microbatches=stage.num_microbatches, send_blocks=stage.send_blocks
-    )
-
-
-def _unit_costs(problem: Problem, batch: Batch, coefficients: Coefficients | None) -> _Costs:
-    resolved = resolve(problem, batch, coefficients or fitted_coefficients())
-    seconds = unit_seconds(resolved)
-    held = held_bytes(
-        problem,
-        batch,
-        hardware=resolved.hardware,
-        parameters=resolved.parameters,
-        activation_scale=resolved.ratios.activations[resolved.sizes],
-    )
-    m = num_microbatches(problem, batch)
-    stage = StageCosts(
-        forward_seconds=seconds.all_forward,
-        backward_seconds=seconds.all_backward,
-        weight_seconds=seconds.weight,
-        reduce_seconds=seconds.reduce,
-        optimizer_seconds=seconds.optimizer,
-        static_bytes=sum((term.static for term in held.values()), np.zeros(1)),
-        in_flight_bytes=sum((term.in_flight for term in held.values()), np.zeros(1)),
-        send_seconds=seconds.send,
-        send_blocks=np.full(len(batch), sends_block(problem, resolved.hardware)),
-        num_microbatches=m,
-        in_flight=in_flight(batch.schedule, batch.pp, batch.virtual_stages, m, batch.cuts.shape[1] - 1),
-        step_seconds=resolved.rates.step_seconds,
-        jitter=resolved.rates.jitter * float(np.log2(resolved.hardware.num_nodes)),
-    )
-    return _Costs(resolved=resolved, seconds=seconds, held=held, stage=stage)
-
-
-def _evaluate(problem: Problem, batch: Batch, costs: _Costs, *, simulated: bool = False) -> Evaluation:
-    stage = costs.stage
-    counts = count_units(problem.model, batch)
-    memory = _rank_bytes(batch, counts, stage.in_flight, stage.static_bytes, stage.in_flight_bytes)
-    finish = finish_ranks(
         batch,
         costs.seconds,
-        counts,
-        num_microbatches=stage.num_microbatches,
-        send_blocks=stage.send_blocks,
-        simulated=simulated,
-    )
-    terms = step_terms(
-        batch,
-        costs.seconds,
-        counts,
-        finish,
-        num_microbatches=stage.num_microbatches,
-        step_seconds=stage.step_seconds,
-        jitter=stage.jitter,
-    )
-    peak = memory.max(axis=1)
-    limit = costs.resolved.hardware.memory_limit_bytes
-    return Evaluation(
-        step_seconds=sum(terms.values(), np.zeros(len(batch))),
-        terms=terms,
-        memory_bytes=memory,
-        peak_memory_bytes=peak,
-        memory_limit_bytes=limit,
-        fits=peak <= limit,
+        count_units(problem.model, batch),
+        0,
+        num_microbatches=num_microbatches(problem, batch),
+        send_blocks=np.array([sends_block(problem, costs.resolved.hardware)]),
     )
 
 
-def _rank_bytes(batch: Batch, counts: Floats, flights: Ints, static: Floats, in_flight_bytes: Floats) -> Floats:
-    """Return the bytes of every pipeline rank (n, max_pp): of its chunks, and what every rank has once."""
-    once = counts[:, :, -1] * static[:, None, -1]
-    chunks = sum_units(counts[:, :, :-1], static[:, :-1]) + flights * sum_units(counts, in_flight_bytes)
-    held = sum_chunks(batch, chunks)
-    return held + once[:, : held.shape[1]]
-
-
-def _stage_memory(problem: Problem, batch: Batch, costs: _Costs) -> tuple[StageMemory, ...]:
+def _stage_memory(problem: Problem, batch: Batch, costs: UnitCosts) -> tuple[StageMemory, ...]:
     counts = count_units(problem.model, batch)
+    flights = in_flight(
+        batch.schedule, batch.pp, batch.virtual_stages, num_microbatches(problem, batch), counts.shape[1]
+    )
     terms = {
-        name: _rank_bytes(batch, counts, costs.stage.in_flight, term.static, term.in_flight)
+        name: rank_bytes(batch, counts, flights, term.static, term.in_flight)[0].tolist()
         for name, term in costs.held.items()
     }
     return tuple(
-        StageMemory(stage=s, terms={name: round(float(held[0, s])) for name, held in terms.items()})
+        StageMemory(stage=s, terms={name: round(held[s]) for name, held in terms.items()})
         for s in range(int(batch.pp[0]))
     )
 
 
-def _batch_of_one(
+def _costs_of_one(
     problem: Problem, configuration: Configuration, cuts: tuple[int, ...] | None, coefficients: Coefficients | None
-) -> Batch:
+) -> tuple[Batch, UnitCosts]:
+    """Return a batch of one configuration with its cuts, and what its units cost."""
     layers, chunks = problem.model.num_layers, configuration.pp * configuration.virtual_stages
-    if cuts is None:
-        even = Batch.of([configuration], even_cuts(layers, np.array([chunks])))
-        return even if layers % chunks == 0 else with_usual_cuts(problem, even, coefficients or fitted_coefficients())
-    if len(cuts) != chunks + 1 or cuts[0] != 0 or cuts[-1] != layers or list(cuts) != sorted(cuts):
+    if cuts is not None and (
+        len(cuts) != chunks + 1 or cuts[0] != 0 or cuts[-1] != layers or list(cuts) != sorted(cuts)
+    ):
         message = (
             f"{cuts}: {chunks} chunks need {chunks + 1} ascending boundaries from 0 to the model's {layers} layers"
         )
         raise ConfigurationError(message, where="cuts")
-    return Batch.of([configuration], np.array([cuts], dtype=np.int64))
+    known = np.array([cuts], dtype=np.int64) if cuts is not None else even_cuts(layers, np.array([chunks]))
+    batch = Batch.of([configuration], known)
+    costs = unit_costs(problem, batch, coefficients)
+    if cuts is None:
+        turn = costs.seconds.all_forward + costs.seconds.all_backward
+        batch = replace(batch, cuts=usual_cuts(problem.model, batch, turn))
+    return batch, costs

@@ -12,13 +12,15 @@ once. For configuration i, chunk c with ``count[u]`` units of kind u costs
 A rank of the pipeline has the sum of its chunks, and the unit `stage` once. `evaluate` adds the very same numbers.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from autoplan.spec import ModelSpec
 from costmodels.batch import Batch, Bools, Floats, Ints
-from costmodels.pipeline import chunk_rank
+from costmodels.distinct import distinct
+from costmodels.pipeline import SCHEDULES, chunk_rank, schedule_codes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +29,8 @@ class StageCosts:
 
     `backward_seconds` includes recompute and weight gradients, `weight_seconds` are the latter alone; all passes
     include the communication that shows. `send_seconds` (n,) is one activation or gradient to the neighbouring chunk;
-    where `send_blocks` (n,) is true the sender computes nothing meanwhile. `in_flight` (n, max_chunks) counts the
-    micro-batches whose activations chunk c holds at its rank's peak, 0 past the last chunk.
+    where `send_blocks` (n,) is true the sender computes nothing meanwhile. What is in flight depends on few things: its
+    distinct rows are `flights` (g, max_chunks), and configuration i has row ``flight[i]``.
     """
 
     forward_seconds: Floats
@@ -41,9 +43,19 @@ class StageCosts:
     send_seconds: Floats
     send_blocks: Bools
     num_microbatches: Ints
-    in_flight: Ints
+    flights: Ints
+    flight: Ints
     step_seconds: float
     jitter: float
+
+    def take(self, index: Any) -> "StageCosts":
+        """Return the costs of the configurations that `index` selects."""
+        return replace(self, **{name: getattr(self, name)[index] for name in PER_CONFIGURATION})
+
+    @property
+    def in_flight(self) -> Ints:
+        """Micro-batches whose activations chunk c holds at its rank's peak (n, max_chunks), 0 past the last chunk."""
+        return self.flights[self.flight]
 
     @property
     def num_blocks(self) -> int:
@@ -66,6 +78,22 @@ class StageCosts:
         return self.num_blocks + 2
 
 
+PER_CONFIGURATION = (
+    "forward_seconds",
+    "backward_seconds",
+    "weight_seconds",
+    "reduce_seconds",
+    "optimizer_seconds",
+    "static_bytes",
+    "in_flight_bytes",
+    "send_seconds",
+    "send_blocks",
+    "num_microbatches",
+    "flight",
+)
+"""The arrays of `StageCosts` that have one element, or one row, for each configuration."""
+
+
 def count_units(model: ModelSpec, batch: Batch) -> Floats:
     """Return how many units of each kind each chunk has: shape (n, max_chunks, u), all zero past the last."""
     kinds = np.asarray(model.layer_blocks)[:, None] == np.arange(len(model.blocks))
@@ -86,15 +114,13 @@ def sum_units(counts: Floats, costs: Floats) -> Floats:
 
 def ranks_of_chunks(batch: Batch) -> Ints:
     """Return which pipeline rank holds each chunk, shape (n, max_chunks); past the last chunk the first rank."""
-    columns = batch.cuts.shape[1] - 1
-    result = np.zeros((len(batch), columns), dtype=np.int64)
-    keys = np.stack([batch.pp, batch.virtual_stages], axis=1)
-    for schedule in np.unique(batch.schedule).tolist():
-        mine = batch.schedule == schedule
-        for pp, v in np.unique(keys[mine], axis=0).tolist():
-            rows = np.flatnonzero(mine & (batch.pp == pp) & (batch.virtual_stages == v))
-            result[rows, : pp * v] = chunk_rank(schedule, pp=pp, virtual_stages=v)
-    return result
+    code = schedule_codes(batch.schedule)
+    index, first = distinct(code, batch.pp, batch.virtual_stages)
+    table = np.zeros((len(first), batch.cuts.shape[1] - 1), dtype=np.int64)
+    keys = zip(code[first].tolist(), batch.pp[first].tolist(), batch.virtual_stages[first].tolist(), strict=True)
+    for row, (name, pp, v) in zip(table, keys, strict=True):
+        row[: pp * v] = chunk_rank(SCHEDULES[name], pp=pp, virtual_stages=v)
+    return table[index]
 
 
 def sum_chunks(batch: Batch, values: Floats) -> Floats:
@@ -102,6 +128,7 @@ def sum_chunks(batch: Batch, values: Floats) -> Floats:
     max_pp = int(batch.pp.max())
     if int(batch.virtual_stages.max()) == 1:
         return values[:, :max_pp]
-    result = np.zeros((len(batch), max_pp))
-    np.add.at(result, (np.arange(len(batch))[:, None], ranks_of_chunks(batch)), values)
+    places = ranks_of_chunks(batch) + max_pp * np.arange(len(batch))[:, None]
+    sums: Any = np.bincount(places.ravel(), weights=values.ravel(), minlength=len(batch) * max_pp)
+    result: Floats = sums.reshape(len(batch), max_pp)
     return result

@@ -1,13 +1,13 @@
 """Configurations of several stages of one chunk with their unit costs, ready for the search over cuts."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
 from autoplan.spec import ModelSpec, Problem
-from costmodels.batch import Batch, Floats, Ints
+from costmodels.batch import Batch, Floats
 from costmodels.estimate import stage_costs
 from costmodels.hardware import resolve_hardware
 from costmodels.pipeline import finish_seconds
@@ -34,7 +34,7 @@ class Pipeline:
         """Return step time and peak memory, each (k,), of k cuts: the same sums that `evaluate` takes."""
         repeated = np.zeros(len(cuts), dtype=np.int64)
         batch = replace(self.row.take(repeated), cuts=np.asarray(cuts))
-        costs = _take(self.costs, repeated)
+        costs = self.costs.take(repeated)
         counts = count_units(self.model, batch)
         weight = sum_units(counts, costs.weight_seconds)
         finish = finish_seconds(
@@ -64,7 +64,7 @@ class Pipeline:
         """Return the peak memory (k,) of k cuts."""
         repeated = np.zeros(len(cuts), dtype=np.int64)
         counts = count_units(self.model, replace(self.row.take(repeated), cuts=np.asarray(cuts)))
-        costs = _take(self.costs, repeated)
+        costs = self.costs.take(repeated)
         held = sum_units(counts, costs.static_bytes)
         held += costs.in_flight[:, : self.pp] * sum_units(counts, costs.in_flight_bytes)
         peak: Floats = held.max(axis=1)
@@ -79,10 +79,4 @@ def pipelines(problem: Problem, batch: Batch) -> Iterator[Pipeline]:
     limit = resolve_hardware(problem).memory_limit_bytes
     for i in range(len(batch)):
         one = np.asarray([i])
-        yield Pipeline(model=problem.model, row=batch.take(one), costs=_take(costs, one), memory_limit_bytes=limit)
-
-
-def _take(costs: StageCosts, index: Ints) -> StageCosts:
-    names = [item.name for item in fields(costs) if item.name not in {"step_seconds", "jitter"}]
-    arrays: dict[str, Any] = {name: getattr(costs, name)[index] for name in names}
-    return replace(costs, **arrays)
+        yield Pipeline(model=problem.model, row=batch.take(one), costs=costs.take(one), memory_limit_bytes=limit)

@@ -12,20 +12,24 @@ rank's own time is its finish less its start.
 
 from costmodels.pipeline.bounds import bound_makespan
 from costmodels.pipeline.finish import finish_seconds, start_seconds
-from costmodels.pipeline.held import in_flight
+from costmodels.pipeline.grouping import SCHEDULES, schedule_codes
+from costmodels.pipeline.held import flight_table, in_flight
 from costmodels.pipeline.jobs import Job, Kind, chunk_rank
 from costmodels.pipeline.orders import rank_order
 from costmodels.pipeline.simulation import Event, simulate
 
 __all__ = [
+    "SCHEDULES",
     "Event",
     "Job",
     "Kind",
     "bound_makespan",
     "chunk_rank",
     "finish_seconds",
+    "flight_table",
     "in_flight",
     "rank_order",
+    "schedule_codes",
     "simulate",
     "start_seconds",
 ]

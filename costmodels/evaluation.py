@@ -1,0 +1,207 @@
+"""Costs of arrays of configurations: what units cost, what no cuts can beat, and what each costs with its own cuts.
+
+All work goes block by block, so that beside the results no more memory is needed than a block takes.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from autoplan.spec import Problem
+from autoplan.spec.problem import num_microbatches
+from costmodels.batch import Batch, Bools, Floats, Ints
+from costmodels.bounds import bound_bytes, bound_seconds
+from costmodels.coefficients import Coefficients
+from costmodels.hardware import resolve_hardware
+from costmodels.pipeline import flight_table
+from costmodels.stage_costs import PER_CONFIGURATION, StageCosts, count_units, sum_chunks, sum_units
+from costmodels.step_terms import finish_ranks, sends_block, step_terms
+from costmodels.unit_costs import UnitCosts, alike_units, take_seconds, unit_costs
+
+MOST_ROWS, MOST_CHUNKS = 1 << 15, 1 << 18
+"""Of a block: configurations, and chunks of all of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """What n configurations cost.
+
+    `terms` (each (n,)) add up to `step_seconds` (n,); `memory_bytes` (n, max_pp) is 0 past pp, and
+    `peak_memory_bytes` (n,) its largest. `fits` (n,) compares that with `memory_limit_bytes`.
+    """
+
+    step_seconds: Floats
+    terms: dict[str, Floats]
+    memory_bytes: Floats
+    peak_memory_bytes: Floats
+    memory_limit_bytes: int
+    fits: Bools
+
+
+def stage_costs(problem: Problem, batch: Batch) -> StageCosts:
+    """Return what a stage costs as a sum over its units, whatever the cuts."""
+    max_chunks = batch.cuts.shape[1] - 1
+    blocks = list(_blocks(len(batch)))
+    first = _block_costs(problem, _without_cuts(batch, blocks[0]), max_chunks)
+    if len(blocks) == 1:
+        return first
+    arrays: dict[str, Any]
+    arrays = {name: np.empty((len(batch), *column.shape[1:]), column.dtype) for name, column in _columns(first)}
+    for rows in blocks:
+        part = first if rows is blocks[0] else _block_costs(problem, _without_cuts(batch, rows), max_chunks)
+        for name, column in _columns(part):
+            arrays[name][rows] = column
+    flights, flight = _flights(problem, batch, max_chunks)
+    return replace(first, **arrays | {"flights": flights, "flight": flight})
+
+
+def lower_bounds(problem: Problem, batch: Batch) -> tuple[Floats, Floats]:
+    """Return seconds (n,) and peak bytes (n,) that no stage cuts can beat."""
+    seconds, memory_bytes = np.zeros(len(batch)), np.zeros(len(batch))
+    for rows in _blocks(len(batch)):
+        block = _without_cuts(batch, rows)
+        costs = _block_costs(problem, block, int(block.chunks.max()))
+        seconds[rows] = bound_seconds(problem.model, block, costs)
+        memory_bytes[rows] = bound_bytes(problem.model, costs)
+    return seconds, memory_bytes
+
+
+def evaluate(problem: Problem, batch: Batch, *, coefficients: Coefficients | None = None) -> Evaluation:
+    """Return time by term and memory by stage of every configuration with its own cuts.
+
+    Configurations with as many chunks go together, so that arrays have no more columns than they need.
+    """
+    blocks = list(_blocks_by_chunks(batch.chunks))
+    if len(blocks) <= 1:
+        return _evaluate_block(problem, batch, coefficients)
+    memory_bytes = np.zeros((len(batch), int(batch.pp.max())))
+    arrays: dict[str, Floats] = {}
+    for rows in blocks:
+        block = _trimmed(batch, rows)
+        part = _evaluate_block(problem, block, coefficients)
+        memory_bytes[rows, : part.memory_bytes.shape[1]] = part.memory_bytes
+        found = part.terms | {"step": part.step_seconds, "peak": part.peak_memory_bytes}
+        for name, values in found.items():
+            arrays.setdefault(name, np.empty(len(batch)))[rows] = values
+    step, peak, limit = arrays.pop("step"), arrays.pop("peak"), memory_limit(problem)
+    return Evaluation(
+        step_seconds=step,
+        terms=arrays,
+        memory_bytes=memory_bytes,
+        peak_memory_bytes=peak,
+        memory_limit_bytes=limit,
+        fits=peak <= limit,
+    )
+
+
+def memory_limit(problem: Problem) -> int:
+    """Return the bytes of the smallest device, as the profile measured it where there is one."""
+    return resolve_hardware(problem).memory_limit_bytes
+
+
+def evaluate_units(
+    problem: Problem, batch: Batch, costs: UnitCosts, *, index: Ints | slice = slice(None), simulated: bool = False
+) -> Evaluation:
+    """Return what configurations cost whose units cost `costs`, row ``index[i]`` those of configuration i.
+
+    With `simulated` the schedules that have only bounds in array form are simulated, one by one.
+    """
+    seconds, hardware = take_seconds(costs.seconds, index), costs.resolved.hardware
+    counts = count_units(problem.model, batch)
+    m, blocking = num_microbatches(problem, batch), np.full(len(batch), sends_block(problem, hardware))
+    finish = finish_ranks(batch, seconds, counts, num_microbatches=m, send_blocks=blocking, simulated=simulated)
+    terms = step_terms(
+        batch,
+        seconds,
+        counts,
+        finish,
+        num_microbatches=m,
+        step_seconds=costs.resolved.rates.step_seconds,
+        jitter=costs.jitter,
+    )
+    table, flight = _flights(problem, batch, counts.shape[1])
+    memory = rank_bytes(batch, counts, table[flight], costs.static_bytes[index], costs.in_flight_bytes[index])
+    peak, limit = memory.max(axis=1), hardware.memory_limit_bytes
+    return Evaluation(
+        step_seconds=sum(terms.values(), np.zeros(len(batch))),
+        terms=terms,
+        memory_bytes=memory,
+        peak_memory_bytes=peak,
+        memory_limit_bytes=limit,
+        fits=peak <= limit,
+    )
+
+
+def rank_bytes(batch: Batch, counts: Floats, flights: Ints, static: Floats, in_flight_bytes: Floats) -> Floats:
+    """Return the bytes of every pipeline rank (n, max_pp): of its chunks, and what every rank has once."""
+    once = counts[:, :, -1] * static[:, None, -1]
+    chunks = sum_units(counts[:, :, :-1], static[:, :-1]) + flights * sum_units(counts, in_flight_bytes)
+    held = sum_chunks(batch, chunks)
+    return held + once[:, : held.shape[1]]
+
+
+def _evaluate_block(problem: Problem, batch: Batch, coefficients: Coefficients | None) -> Evaluation:
+    index, first = alike_units(batch)
+    return evaluate_units(problem, batch, unit_costs(problem, batch.take(first), coefficients), index=index)
+
+
+def _block_costs(problem: Problem, batch: Batch, max_chunks: int) -> StageCosts:
+    index, first = alike_units(batch)
+    alike = batch.take(first)
+    costs = unit_costs(problem, alike, None)
+    seconds, hardware = costs.seconds, costs.resolved.hardware
+    flights, flight = _flights(problem, batch, max_chunks)
+    distinct = StageCosts(
+        forward_seconds=seconds.all_forward,
+        backward_seconds=seconds.all_backward,
+        weight_seconds=seconds.weight,
+        reduce_seconds=seconds.reduce,
+        optimizer_seconds=seconds.optimizer,
+        static_bytes=costs.static_bytes,
+        in_flight_bytes=costs.in_flight_bytes,
+        send_seconds=seconds.send,
+        send_blocks=np.full(len(alike), sends_block(problem, hardware)),
+        num_microbatches=num_microbatches(problem, alike),
+        flights=flights,
+        flight=flight[first],
+        step_seconds=costs.resolved.rates.step_seconds,
+        jitter=costs.jitter,
+    )
+    return replace(distinct.take(index), flight=flight)
+
+
+def _flights(problem: Problem, batch: Batch, max_chunks: int) -> tuple[Ints, Ints]:
+    m = num_microbatches(problem, batch)
+    return flight_table(batch.schedule, batch.pp, batch.virtual_stages, m, max_chunks)
+
+
+def _columns(costs: StageCosts) -> list[tuple[str, Any]]:
+    return [(name, getattr(costs, name)) for name in PER_CONFIGURATION]
+
+
+def _blocks(rows: int) -> Iterator[slice]:
+    for start in range(0, max(rows, 1), MOST_ROWS):
+        yield slice(start, start + MOST_ROWS)
+
+
+def _blocks_by_chunks(chunks: Ints) -> Iterator[Ints]:
+    """Yield rows in ascending order of their chunks, at most `MOST_ROWS` and about `MOST_CHUNKS` chunks at a time."""
+    order = np.argsort(chunks, kind="stable")
+    start, ordered = 0, chunks[order]
+    while start < len(order):
+        stop = start + min(MOST_ROWS, max(MOST_CHUNKS // int(ordered[start]), 1))
+        yield order[start:stop]
+        start = stop
+
+
+def _without_cuts(batch: Batch, rows: slice) -> Batch:
+    """Return some rows without the columns of their cuts, on which the costs of units do not depend."""
+    return replace(batch, cuts=batch.cuts[:, :1]).take(rows)
+
+
+def _trimmed(batch: Batch, rows: Ints) -> Batch:
+    """Return some rows with no more columns of cuts than the longest of their pipelines has."""
+    most = int(batch.chunks[rows].max())
+    return replace(batch, cuts=batch.cuts[:, : most + 1]).take(rows)
