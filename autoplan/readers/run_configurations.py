@@ -67,7 +67,8 @@ def read_configurations(
     `framework` and `devices_per_node` fill in blank cells; what was assumed is added to `assumptions`.
     """
     degrees = _read_degrees(row, assumptions)
-    micro_batches, global_batch = _read_batch(row, dp=degrees.dp, assumptions=assumptions)
+    divided = degrees.pp if framework.name == "torchtitan" else 0
+    micro_batches, global_batch = _read_batch(row, dp=degrees.dp, divided=divided, assumptions=assumptions)
     shardings = _read_shardings(row, degrees, framework, assumptions)
     recomputes = _read_recomputes(row, num_layers, assumptions)
     schedules = _read_schedules(row, pp=degrees.pp, num_layers=num_layers, assumptions=assumptions)
@@ -123,14 +124,20 @@ def _read_degrees(row: Row, assumptions: list[str]) -> _Degrees:
     return _Degrees(dp=dp, cp=cp, tp=tp, pp=pp)
 
 
-def _read_batch(row: Row, *, dp: int, assumptions: list[str]) -> tuple[tuple[int, ...], int]:
-    """Return micro-batch sizes and the global batch; where the three cells disagree, the global batch gives way."""
+def _read_batch(row: Row, *, dp: int, divided: int, assumptions: list[str]) -> tuple[tuple[int, ...], int]:
+    """Return micro-batch sizes and the global batch; where the three cells disagree, the global batch gives way.
+
+    `divided` is into how many micro-batches the framework splits a rank's sequences when it is not told, 0 for none
+    (torchtitan's pipeline_parallel_microbatches).
+    """
     micro_batch, count, global_batch = (row.count(c) for c in ("micro_batch", "num_microbatches", "global_batch"))
     if not global_batch and not (micro_batch and count):
         raise CannotModel("global_batch is unknown")
     per_rank = max(1, round((global_batch or 0) / dp))
     if not micro_batch and not count:
         sizes = tuple(size for size in MICRO_BATCHES if per_rank % size == 0)
+        if divided and per_rank % divided == 0:
+            sizes = tuple(dict.fromkeys((per_rank // divided, *sizes)))
         assumptions.append(f"micro_batch one of {', '.join(map(str, sizes))}")
     else:
         micro_batch = micro_batch or max(1, round(per_rank / (count or 1)))

@@ -67,7 +67,7 @@ def read_stack(row: Row, framework: Stack, *, recent: bool, assumptions: list[st
     changes: dict[str, Any] = {
         "attention": _read_attention(row, framework, recent=recent, assumptions=assumptions),
         "redone": _read_redone(row, framework),
-        "dropout": gpt and megatron,
+        "dropout": framework.dropout or (gpt and megatron),
         "offloaded_layers": (row.count("cpu_offload_layers") or 0) if row.flag("cpu_offload") else 0,
     }
     if megatron:  # its recipes dispatch so for DeepSeek's models, whose routers bound the nodes of a token

@@ -13,7 +13,8 @@ What a preset leaves out has the default of `Stack`. Where the presets' facts co
 - ``deepspeed``: ZeRO-1/2 of DeepSpeed and of systems like it (InternEvo): gradients are kept and reduced in 16 bits.
 - ``scaling``: github.com/Aleph-Alpha/scaling (arXiv 2311.05610): gradients are kept in bf16 and all-reduced in fp32
   after the last micro-batch (``allreduce.py``), the head gathers all logits (``lm_head.py``), the loss copies them to
-  fp32 for itself, its softmax and their gradient.
+  fp32 for itself, its softmax and their gradient, values are a view of the joint projection (``attention.py``). Its
+  own tests train with dropout, and so do, by which layouts ran out of memory, the runs of the paper.
 - ``fsdp``: FullyShardedDataParallel in eager mode with the usual policy (Composer, llm-foundry, Lightning): fp32
   shards, parameters and reduction in the compute type, all logits on every rank.
 - ``torchtitan``: FSDP2 with DTensor's tensor parallelism; its operator-level selective recompute keeps attention and

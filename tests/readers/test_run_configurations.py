@@ -173,6 +173,13 @@ def test_micro_batches_divide_a_ranks_share():
     assert [c.micro_batch for c in choices.configurations] == [1, 2]
 
 
+def test_torchtitan_splits_a_batch_into_as_many_micro_batches_as_stages():
+    choices, _ = read(
+        framework="torchtitan", **PIPELINE | {"micro_batch": "", "num_microbatches": "", "schedule": "1f1b"}
+    )
+    assert [c.micro_batch for c in choices.configurations] == [8, 1, 2, 4]
+
+
 def test_a_batch_follows_from_the_other_two():
     assert one(micro_batch="").micro_batch == 2
     assert read(global_batch="")[0].global_batch == 64
