@@ -16,6 +16,7 @@ from autoplan.spec.value import NonNegativeFloat, Positive, value
 from costmodels.hardware import Hardware
 from costmodels.links import LinkRates
 from costmodels.pricing import Rates
+from costmodels.spread import Spread
 
 FULL_CLOCK = 1.28
 """Watts for each TFLOP/s of the 16-bit peak of an A100, which keeps its clock; devices with less power for what they
@@ -29,13 +30,13 @@ COMMUNICATION_SLOWDOWN = 1.3
 class Coefficients:
     """What calibration fits.
 
-    `products`, `low_products` (8 and 4 bits), `grouped_products` and `low_grouped_products` (experts), `attention`, `memory`, `optimizer`, `intra`
-    (NVLink) and `inter` (network) are shares of nominal rates; `latency` and `host` factors on nominal seconds;
-    `power` is the exponent by which rates fall with
-    the watts that a device has for its peak; `contention` is κ of two kernels side by side; `hidden_data`, `hidden_tensor`, `hidden_context` and `hidden_expert`
-    are the shares of communication that can hide where the stack overlaps it; `step_seconds` are spent once a step;
-    `jitter` is the share of the step lost for each doubling of the nodes. `architectures` has factors by coefficient
-    and architecture (``products.hopper``).
+    `products`, `low_products` (8 and 4 bits), `grouped_products` and `low_grouped_products` (experts), `attention`,
+    `memory`, `optimizer`, `intra` (NVLink) and `inter` (network) are shares of nominal rates; `latency` and `host`
+    factors on nominal seconds; `power` is the exponent by which rates fall with the watts that a device has for its
+    peak; `contention` is κ of two kernels side by side; `hidden_data`, `hidden_tensor`, `hidden_context` and
+    `hidden_expert` are the shares of communication that can hide where the stack overlaps it; `step_seconds` are spent
+    once a step; `jitter` is the share of the step lost for each doubling of the nodes. `architectures` has factors by
+    coefficient and architecture (``products.hopper``), `spread` says how far estimates made with all of this are off.
     """
 
     products: Positive = 0.9
@@ -58,6 +59,7 @@ class Coefficients:
     step_seconds: NonNegativeFloat = 0.01
     jitter: NonNegativeFloat = 0.002
     architectures: dict[str, Positive] = field(default_factory=dict)
+    spread: Spread = field(default_factory=Spread)
 
     def of(self, name: str, architecture: str | None) -> float:
         """Return a coefficient with its architecture's factor."""
