@@ -167,6 +167,40 @@ def test_selective_recompute_is_the_software_s_own():
     assert count(flash, recompute="selective").again.attention[0, LAYER] == 0, "a fused core is not redone"
 
 
+def test_every_second_product_is_half_of_them():
+    problem = tiny(stack=replace(UNFUSED, redone=("alternate_products",)))
+    again = count(problem, recompute="selective").again
+    products = [op for op in operations(problem) if op.products and op.name != "core"]
+    assert again.products[0, LAYER] == pytest.approx(flops(products) / 2)
+    with_norms = tiny(stack=replace(UNFUSED, redone=("norms", "alternate_products")))
+    norms = [op for op in operations(problem) if op.tag == "norms"]
+    more = count(with_norms, recompute="selective").again
+    assert more.products == pytest.approx(again.products)
+    assert more.memory[0, LAYER] == pytest.approx(moved(norms)[0] / BANDWIDTH)
+
+
+@pytest.mark.xfail(reason="no operation is tagged feed_forward")
+def test_redoing_feed_forwards_repeats_their_products():
+    problem = tiny(stack=replace(AUTOPLAN, redone=("feed_forward",)))
+    assert count(problem, recompute="selective").again.products[0, LAYER] > 0
+
+
+@pytest.mark.xfail(reason="norms are redone without gathering their output again")
+def test_redoing_norms_gathers_their_output_again():
+    """The gathered inputs of products are not kept then, so two of the layer's collectives are repeated."""
+    problem = tiny(cluster=make_cluster(make_group(1, 4)))
+    work = count(problem, tp=4, sequence_parallel=True, recompute="selective")
+    gathers = work.forward.tensor.seconds()[0, LAYER] / 2
+    assert work.again.tensor.seconds()[0, LAYER] == pytest.approx(gathers)
+
+
+@pytest.mark.xfail(reason="a state-space mixer moves nothing over context-parallel ranks")
+def test_a_scan_over_context_parallel_ranks_exchanges_heads_for_tokens():
+    """FORMULAS §4: five all-to-alls before it and one after, or the passing of states."""
+    problem = tiny(families()["hybrid"], cluster=make_cluster(make_group(1, 2)))
+    assert count(problem, cp=2).forward.context.seconds()[0, LAYER] > 0
+
+
 @pytest.mark.parametrize(("layers", "share"), [(0, 1.0), (3, 1.0), (1, 1 / 3)])
 def test_recompute_of_some_layers_repeats_their_share(layers, share):
     problem = tiny()

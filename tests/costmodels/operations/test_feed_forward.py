@@ -101,6 +101,12 @@ def test_shared_experts_see_every_token_and_are_cut_by_tp():
     assert not any(p.grouped for op in moe(model)[-3:] for p in op.products)
 
 
+def test_eager_software_keeps_the_rows_that_it_weighs():
+    """By the router's weight, which has a gradient; others weigh what the activation keeps anyway."""
+    assert named(moe(), "combine").saved == ROWS * 16 * 2
+    assert named(moe(stack=FUSED), "combine").saved == 0
+
+
 def test_a_capacity_pads_or_drops_rows():
     for factor in (0.5, 1.25):
         model = with_parts(moe_like(), feed_forward={"capacity_factor": factor})

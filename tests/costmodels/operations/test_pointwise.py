@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from costmodels.operations.pointwise import activation, head_norms, normalization, residual, rotary
+from costmodels.operations.pointwise import ROWWISE, activation, head_norms, normalization, residual, rotary
 from tests.costmodels.operations.cases import COMPILED, EAGER, FUSED, TOKENS, moved, sizes_for
 from tests.tiny_models import gpt2_like, llama_like
 
@@ -29,8 +29,8 @@ def test_a_norm_of_one_kernel_reads_and_writes_once(stack):
 def test_a_norm_written_out_works_and_keeps_two_copies_in_fp32():
     """Cast 2 + 4, square 4 + 4, mean 4, scale 4 + 4, weigh 4 + 4, cast 4 + 2."""
     operations = norm(UNFUSED)
-    assert operations[1].forward_bytes == SIZE * (6 + 8 + 4 + 8 + 8 + 6)
-    assert operations[1].backward_bytes == SIZE * 100
+    assert operations[1].forward_bytes == pytest.approx(SIZE * ROWWISE * (6 + 8 + 4 + 8 + 8 + 6))
+    assert operations[1].backward_bytes == pytest.approx(SIZE * ROWWISE * 100)
     assert operations[1].forward_kernels == 6
     assert operations[1].saved == 7 + 2 * 4 * SIZE
 
