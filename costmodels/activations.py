@@ -76,8 +76,8 @@ def _layer(
 def _logits(problem: Problem, batch: Batch, sizes: Sizes) -> tuple[Floats, Floats, Floats]:
     """Return the logits' bytes in flight, once, and what gathering them takes.
 
-    The fp32 log-softmax stays until the backward, with the logits themselves where a pipeline keeps its stages'
-    outputs; the other fp32 copies exist once. Where every rank has all logits, they are gathered into a list, through
+    The fp32 log-softmax stays until the backward (a fused loss turns the logits into their own gradient instead), with
+    the logits themselves where a pipeline keeps its stages' outputs; the other fp32 copies exist once. Where every rank has all logits, they are gathered into a list, through
     a buffer, and concatenated.
     """
     stack, model = problem.stack, problem.model
@@ -85,4 +85,5 @@ def _logits(problem: Problem, batch: Batch, sizes: Sizes) -> tuple[Floats, Float
     entries = 1.0 * sizes.tokens * columns * (1 + len(model.mtp))
     outputs = np.where((batch.pp > 1) & stack.preallocates, sizes.element, 0)
     gathered = np.where((batch.tp > 1) & (not stack.parallel_loss), 3 * entries * sizes.element, 0.0)
-    return entries * (LOSS_BYTES + outputs), entries * LOSS_BYTES * stack.logit_copies, gathered
+    kept = sizes.element if stack.fused_loss else LOSS_BYTES + outputs
+    return entries * kept, entries * LOSS_BYTES * stack.logit_copies, gathered

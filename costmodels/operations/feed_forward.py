@@ -22,7 +22,8 @@ def moe_operations(sizes: Sizes, moe: Moe) -> list[Operation]:
 
     With T tokens a rank, each sends T·k rows and, routing being even, receives as many; the etp ranks that cut an
     expert gather each other's rows. A rank's experts/ep experts work on T·k·etp rows together. A capacity factor c
-    pads or cuts every expert's rows to c times the mean.
+    pads or cuts every expert's rows to c times the mean. Eager software weighs rows of the hidden size, which stay for
+    the weight's gradient; others weigh the activation.
     """
     hidden, element = sizes.hidden, sizes.element
     rows = 1.0 * sizes.outside * moe.top_k * (moe.capacity_factor or 1.0)
@@ -61,7 +62,7 @@ def moe_operations(sizes: Sizes, moe: Moe) -> list[Operation]:
         backward_bytes=2 * permuted,
         forward_kernels=PERMUTE_KERNELS,
         backward_kernels=PERMUTE_KERNELS,
-        saved=rows * hidden * element,
+        saved=dispatched if sizes.stack.pointwise == "eager" else 0.0,
         forward_transfers=(scatter, exchange),
         backward_transfers=(exchange, scatter),
     )
