@@ -13,7 +13,7 @@ NOT_MODELLED = (
 )
 
 
-def find_assumptions(problem: Problem, resolved: Resolved, errors: dict[str, float]) -> tuple[str, ...]:
+def find_assumptions(problem: Problem, resolved: Resolved) -> tuple[str, ...]:
     """Return what the estimate assumes."""
     hardware, ratios = resolved.hardware, resolved.ratios
     said = list(hardware.assumptions)
@@ -33,8 +33,6 @@ def find_assumptions(problem: Problem, resolved: Resolved, errors: dict[str, flo
         said.append("muon: Newton-Schulz iterations take no time, and every tensor has one fp32 moment")
     if "fp8" in problem.workload.precision:
         said.append("fp8: casts and scales take no time; activations are kept in 16 bits")
-    low, high = min(errors.values()), max(errors.values())
-    said.append(f"the range of the step time adds up relative errors of {low:.0%} to {high:.0%} by term")
     return tuple(said)
 
 

@@ -21,7 +21,7 @@ from autoplan.spec.problem import num_microbatches
 from autoplan.spec.rules import require_valid
 from costmodels.assumptions import NOT_MODELLED, find_assumptions
 from costmodels.batch import Batch, even_cuts
-from costmodels.coefficients import Coefficients
+from costmodels.coefficients import Coefficients, fitted_coefficients
 from costmodels.cuts import usual_cuts
 from costmodels.energy import DevicePower, step_cost, step_energy_joules
 from costmodels.evaluation import (
@@ -37,7 +37,7 @@ from costmodels.flops import model_flops
 from costmodels.pipeline import Event, in_flight
 from costmodels.stage_costs import StageCosts, count_units
 from costmodels.step_terms import sends_block, simulate_events
-from costmodels.uncertainty import find_sources, relative_errors
+from costmodels.uncertainty import find_sources, step_range
 from costmodels.unit_costs import UnitCosts, unit_costs
 
 BUSY_TERMS = ("compute", "recompute", "optimizer")
@@ -74,15 +74,21 @@ def estimate(
     breakdown = {name: float(seconds[0]) for name, seconds in result.terms.items()}
     step = float(result.step_seconds[0])
     sources = find_sources(problem, costs.resolved)
-    errors = relative_errors(problem, sources)
-    spread = sum(breakdown[term] * errors[term] for term in breakdown)
+    bounds = step_range(
+        problem,
+        batch,
+        costs.resolved,
+        breakdown=breakdown,
+        sources=sources,
+        coefficients=coefficients or fitted_coefficients(),
+    )
     flops = model_flops(problem.model, problem.workload)
     hardware = costs.resolved.hardware
     price = hardware.cluster_price_per_hour
     return Estimate(
         step_seconds=step,
-        step_seconds_low=step - spread,
-        step_seconds_high=step + spread,
+        step_seconds_low=bounds.low,
+        step_seconds_high=bounds.high,
         breakdown=breakdown,
         memory=_stage_memory(problem, batch, costs),
         peak_memory_bytes=round(float(result.peak_memory_bytes[0])),
@@ -94,7 +100,7 @@ def estimate(
         energy_joules=_energy_joules(hardware.cluster_power, breakdown),
         cost=None if price is None else float(step_cost(price, step_seconds=step, num_devices=1)),
         sources=sources,
-        assumptions=find_assumptions(problem, costs.resolved, errors),
+        assumptions=(*find_assumptions(problem, costs.resolved), bounds.said),
         not_modelled=NOT_MODELLED,
     )
 

@@ -1,16 +1,22 @@
-"""Where a term's seconds come from, and how far off they may be.
+"""Where a term's seconds come from, and how far off the step may be.
 
-A relative error belongs to each source: measured times differ by the spread of their repeats, interpolated ones
-also by what lies between the measured sizes, and a roofline knows the hardware only from its data sheet. These are
-ranges of what goes into the estimate; what `NOT_MODELLED` lists is outside of them.
+Where nothing was measured, the range is what runs of software that was kept aside from calibration fell into
+(`costmodels.spread`). With a profile, and on CPUs, a relative error belongs to each source: measured times differ by
+the spread of their repeats, interpolated ones also by what lies between the measured sizes, and a roofline knows the
+hardware only from its data sheet. What `NOT_MODELLED` lists is outside of these.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from autoplan.spec import Problem, Source
 from autoplan.spec.profile import CollectiveOp
+from costmodels.adaptation import unadapted
+from costmodels.batch import Batch
+from costmodels.coefficients import Coefficients
+from costmodels.counted_runs import counted_batch
 from costmodels.matmul import MeasuredMatmul
 from costmodels.unit_seconds import Resolved
 
@@ -18,6 +24,40 @@ BETWEEN_SIZES = 0.1
 """Relative error of interpolated seconds beyond the spread of the measurements."""
 ROOFLINE = 0.3
 """Relative error without measurements: predicting each GPU's median MFU is off by 29 % on published runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRange:
+    """Seconds of a step between which it is expected, and why, as a sentence."""
+
+    low: float
+    high: float
+    said: str
+
+
+def step_range(
+    problem: Problem,
+    batch: Batch,
+    resolved: Resolved,
+    *,
+    breakdown: dict[str, float],
+    sources: dict[str, Source],
+    coefficients: Coefficients,
+) -> StepRange:
+    """Return the range of the step of a batch of one, whose terms are `breakdown`."""
+    step = sum(breakdown.values())
+    if problem.profile is not None or resolved.hardware.kind == "cpu":
+        errors = relative_errors(problem, sources)
+        off = sum(breakdown[term] * errors[term] for term in breakdown)
+        low, high = min(errors.values()), max(errors.values())
+        said = f"the range of the step time adds up relative errors of {low:.0%} to {high:.0%} by term"
+        return StepRange(low=step - off, high=step + off, said=said)
+    runs = counted_batch(problem, batch, resolved)
+    deviation = float(unadapted(coefficients).log_deviations(runs)[0])
+    factor = float(np.exp(coefficients.spread.quantile * deviation))
+    said = "nine of ten published runs of software that was kept aside from calibration took a time in such a range"
+    return StepRange(low=step / factor, high=step * factor, said=said)
+
 
 _COMMUNICATION: dict[str, tuple[CollectiveOp, ...]] = {
     "tensor_parallel": ("all_reduce", "all_gather", "reduce_scatter"),

@@ -180,7 +180,7 @@ def test_ranges_are_wider_the_less_is_measured():
             (make_problem(), Configuration(tp=8)),
         )
     )
-    assert 0 < measured < interpolated < roofline == pytest.approx(0.6)
+    assert 0 < measured < interpolated < roofline
 
 
 def test_a_wide_spread_widens_the_range():
