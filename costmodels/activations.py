@@ -77,8 +77,8 @@ def _logits(problem: Problem, batch: Batch, sizes: Sizes) -> tuple[Floats, Float
     """Return the logits' bytes in flight, once, and what gathering them takes.
 
     The fp32 log-softmax stays until the backward (a fused loss turns the logits into their own gradient instead), with
-    the logits themselves where a pipeline keeps its stages' outputs; the other fp32 copies exist once. Where every rank has all logits, they are gathered into a list, through
-    a buffer, and concatenated.
+    the logits themselves where a pipeline keeps its stages' outputs; the other fp32 copies exist once. Where every rank
+    has all logits, they are gathered into a list, through a buffer, and concatenated.
     """
     stack, model = problem.stack, problem.model
     columns = shares(model.vocab_size, batch.tp) if stack.parallel_loss else np.full(len(batch), model.vocab_size)
