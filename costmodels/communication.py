@@ -58,12 +58,12 @@ def count_data_work(
         scatter=scatter,
         replicate=replicate,
         tied=_tied(problem, batch, links, placement, np.zeros_like(dense)),
-        send=_send(problem, batch, links, placement),
+        send=count_send(problem, batch, links=links, placement=placement),
     )
 
 
 def _where(exists: Floats, work: LinkWork) -> LinkWork:
-    """The stage itself has no parameters and no group of its own."""
+    """Return work where there are parameters: the stage itself has none, and no group of its own."""
     return work * (exists > 0)
 
 
@@ -75,7 +75,8 @@ def _tied(problem: Problem, batch: Batch, links: Links, placement: Placement, no
     return _where(table, links.work("send_recv", table, placement.ends))
 
 
-def _send(problem: Problem, batch: Batch, links: Links, placement: Placement) -> LinkWork:
+def count_send(problem: Problem, batch: Batch, *, links: Links, placement: Placement) -> LinkWork:
+    """Return the work (n,) of sending one micro-batch's activations, or gradients, to the next chunk."""
     size = PRECISIONS[problem.workload.precision].compute_bytes
     cut = np.where(batch.sequence_parallel | problem.stack.scatters_sends, batch.tp, 1) * batch.cp
     message = 1.0 * batch.micro_batch * problem.workload.seq_len * problem.model.hidden_size * size / cut

@@ -1,8 +1,14 @@
 """Rows of several columns that are alike, found in linear time, so that work is done once for each distinct one."""
 
+from dataclasses import fields
+from functools import cache
+from typing import Any, TypeVar
+
 import numpy as np
 
 from costmodels.batch import Ints
+
+Rows = TypeVar("Rows")
 
 ROOM = 32
 """Tables of ranks have at most this many places for each row."""
@@ -28,6 +34,26 @@ def distinct(*columns: Ints) -> tuple[Ints, Ints]:
     first = np.zeros(size, dtype=np.int64)
     first[code] = np.arange(rows)
     return code, first
+
+
+def take_rows(rows: Rows, index: Ints | slice, **changes: Any) -> Rows:
+    """Return a dataclass of arrays, or of such dataclasses, with the rows of each that `index` selects.
+
+    Fields named in `changes` are as they say.
+    """
+    kind: Any = type(rows)
+    values: dict[str, Any] = {}
+    for name in _names(kind):
+        part = getattr(rows, name)
+        if name not in changes:
+            values[name] = part[index] if isinstance(part, np.ndarray) else take_rows(part, index)
+    taken: Rows = kind(**values, **changes)
+    return taken
+
+
+@cache
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
 
 
 def _ranks(values: Ints) -> tuple[Ints, int]:

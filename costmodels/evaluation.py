@@ -14,11 +14,12 @@ from autoplan.spec.problem import num_microbatches
 from costmodels.batch import Batch, Bools, Floats, Ints
 from costmodels.bounds import bound_bytes, bound_seconds
 from costmodels.coefficients import Coefficients
+from costmodels.distinct import take_rows
 from costmodels.hardware import resolve_hardware
 from costmodels.pipeline import flight_table
 from costmodels.stage_costs import PER_CONFIGURATION, StageCosts, count_units, sum_chunks, sum_units
 from costmodels.step_terms import finish_ranks, sends_block, step_terms
-from costmodels.unit_costs import UnitCosts, alike_units, take_seconds, unit_costs
+from costmodels.unit_costs import UnitCosts, alike_units, unit_costs
 
 MOST_ROWS, MOST_CHUNKS = 1 << 15, 1 << 18
 """Of a block: configurations, and chunks of all of them."""
@@ -108,7 +109,7 @@ def evaluate_units(
 
     With `simulated` the schedules that have only bounds in array form are simulated, one by one.
     """
-    seconds, hardware = take_seconds(costs.seconds, index), costs.resolved.hardware
+    seconds, hardware = take_rows(costs.seconds, index), costs.resolved.hardware
     counts = count_units(problem.model, batch)
     m, blocking = num_microbatches(problem, batch), np.full(len(batch), sends_block(problem, hardware))
     finish = finish_ranks(batch, seconds, counts, num_microbatches=m, send_blocks=blocking, simulated=simulated)

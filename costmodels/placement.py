@@ -72,13 +72,17 @@ class Placement:
     expert_shard: Group
     expert_replicate: Group
 
+    def take(self, index: Any) -> "Placement":
+        """Return the groups of the configurations that `index` selects."""
+        return Placement(**{field.name: getattr(self, field.name).take(index) for field in fields(Placement)})
+
 
 def place(batch: Batch, hardware: Hardware) -> Placement:
     """Return where each axis lives, from rank order and devices per node; done once for each distinct tuple."""
     degrees = (batch.tp, batch.cp, batch.dp_shard, batch.dp_replicate, batch.pp, batch.ep, batch.etp)
     index, first = distinct(*degrees)
     placed = _place_degrees(*(degree[first] for degree in degrees), hardware=hardware)
-    return Placement(**{field.name: getattr(placed, field.name).take(index) for field in fields(Placement)})
+    return placed.take(index)
 
 
 def _place_degrees(

@@ -1,6 +1,6 @@
 """What every unit of a stage costs, counted once for configurations that differ in their schedule or cuts alone."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -69,8 +69,3 @@ def alike_units(batch: Batch) -> tuple[Ints, Ints]:
         batch.recompute_layers,
     ]
     return distinct(*(column.astype(np.int64, copy=False) for column in columns))
-
-
-def take_seconds(seconds: UnitSeconds, index: Ints | slice) -> UnitSeconds:
-    """Return the seconds of the configurations that `index` selects."""
-    return UnitSeconds(**{field.name: getattr(seconds, field.name)[index] for field in fields(UnitSeconds)})

@@ -8,7 +8,8 @@ from autoplan.spec import Problem
 from autoplan.spec.problem import num_microbatches
 from costmodels.batch import Batch, Bools, Floats, Ints
 from costmodels.coefficients import Coefficients, resolve_rates
-from costmodels.communication import DataWork, count_data_work
+from costmodels.communication import DataWork, count_data_work, count_send
+from costmodels.distinct import distinct, take_rows
 from costmodels.hardware import Hardware, resolve_hardware
 from costmodels.links import Links, resolve_links
 from costmodels.matmul import Matmul, resolve_matmul
@@ -51,11 +52,47 @@ class Resolved:
     links: Links
     placement: Placement
     parameters: Parameters
-    counted: CountedWork
+    units: UnitWork
+    """Of distinct sizes, (g, u)."""
+    unit_of: Ints
+    """(n,): which of them each configuration has."""
+    data: DataWork
+    step: StepWork
+    zero_stage: Ints
+    every_batch: Bools
     ratios: LayerRatios
     sizes: Ints
     """(n,): which of the distinct sizes of `ratios` each configuration has."""
     rates: Rates
+
+    @property
+    def counted(self) -> CountedWork:
+        """All counted work by configuration."""
+        return CountedWork(
+            units=take_rows(self.units, self.unit_of),
+            data=self.data,
+            step=self.step,
+            zero_stage=self.zero_stage,
+            every_batch=self.every_batch,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitPasses:
+    """Seconds (n, u) of the passes of a micro-batch, without data parallelism: see `UnitSeconds`.
+
+    `backward` is without the weight gradients, and `weight` without adding them up.
+    """
+
+    forward: Floats
+    backward: Floats
+    weight: Floats
+    recompute: Floats
+    tensor: Floats
+    context: Floats
+    expert: Floats
+    communication_forward: Floats
+    communication_backward: Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,72 +132,131 @@ class UnitSeconds:
 
 
 def resolve(problem: Problem, batch: Batch, coefficients: Coefficients) -> Resolved:
-    """Count the work of a batch and resolve the rates to price it with."""
+    """Count the work of a batch and resolve the rates to price it with.
+
+    What few degrees decide is counted once for each distinct tuple of them.
+    """
     hardware = resolve_hardware(problem)
     matmul, links = resolve_matmul(problem, hardware), resolve_links(problem, hardware)
-    placement = place(batch, hardware)
-    parameters = count_parameters(problem.model, batch)
     rates = resolve_rates(problem, hardware, coefficients)
-    sizes, index = np.unique(np.stack([batch.micro_batch, batch.tp]), axis=1, return_inverse=True)
+    unit_of, first = _distinct_work(batch)
+    units = count_work(problem, batch.take(first), hardware=hardware, matmul=matmul, links=links)
+    placement, parameters, data = _count_data(problem, batch, hardware, links)
+    sizes, first = distinct(batch.micro_batch, batch.tp)
     return Resolved(
         hardware=hardware,
         matmul=matmul,
         links=links,
         placement=placement,
         parameters=parameters,
-        counted=CountedWork(
-            units=count_work(problem, batch, hardware=hardware, matmul=matmul, links=links),
-            data=count_data_work(problem, batch, links=links, placement=placement, parameters=parameters),
-            step=_count_step(problem, batch, hardware, parameters),
-            zero_stage=batch.zero_stage,
-            every_batch=reduces_every_batch(problem, batch),
-        ),
-        ratios=resolve_layer_ratios(problem, hardware, matmul, links, rates, sizes[0], sizes[1]),
-        sizes=index,
+        units=units,
+        unit_of=unit_of,
+        data=data,
+        step=_count_step(problem, batch, hardware, parameters),
+        zero_stage=batch.zero_stage,
+        every_batch=reduces_every_batch(problem, batch),
+        ratios=resolve_layer_ratios(problem, hardware, matmul, links, rates, batch.micro_batch[first], batch.tp[first]),
+        sizes=sizes,
         rates=rates,
     )
 
 
+def _distinct_work(batch: Batch) -> tuple[Ints, Ints]:
+    """Return which of the distinct units' work each configuration has, and one position of each."""
+    columns = (batch.micro_batch, batch.tp, batch.cp, batch.ep, batch.etp, batch.sequence_parallel)
+    kinds = (batch.cp_method == "ulysses", batch.recompute == "full", batch.recompute == "selective")
+    return distinct(*(column.astype(np.int64) for column in (*columns, *kinds)), batch.recompute_layers)
+
+
+def _count_data(
+    problem: Problem, batch: Batch, hardware: Hardware, links: Links
+) -> tuple[Placement, Parameters, DataWork]:
+    """Count what the degrees decide: groups, parameters, and the communication of data parallelism."""
+    degrees = (batch.dp_replicate, batch.dp_shard, batch.cp, batch.tp, batch.pp, batch.ep, batch.etp, batch.zero_stage)
+    index, first = distinct(*degrees)
+    keys = batch.take(first)
+    placed, parameters = place(keys, hardware), count_parameters(problem.model, keys)
+    data = count_data_work(problem, keys, links=links, placement=placed, parameters=parameters)
+    placement = placed.take(index)
+    send = count_send(problem, batch, links=links, placement=placement)
+    return placement, take_rows(parameters, index), take_rows(data, index, send=send)
+
+
 def unit_seconds(resolved: Resolved) -> UnitSeconds:
     """Return the seconds of every unit of every configuration."""
-    of_forward, of_backward = resolved.ratios.unit_ratios(resolved.sizes)
-    return price_units(resolved.counted, resolved.rates, of_forward=of_forward, of_backward=of_backward)
-
-
-def price_units(
-    counted: CountedWork, rates: Rates, *, of_forward: Floats | float = 1.0, of_backward: Floats | float = 1.0
-) -> UnitSeconds:
-    """Return the seconds of every unit; rates are scalars or (n, 1), `of_…` measured over counted compute (n, u)."""
-    work = counted.units
-    forward, backward = price_pass(work.forward, rates), price_pass(work.backward, rates)
-    weight, again = price_pass(work.weight, rates), price_pass(work.again, rates)
-    compute = forward.compute * of_forward
-    weights = weight.compute * of_backward + counted.step.accumulation / rates.memory
-    gradients = backward.compute * of_backward + weights
-    repeated = again.compute * of_forward
-    shown_forward = forward.tensor + forward.context + forward.expert
-    data = price_data(
-        counted.data,
-        rates,
-        zero_stage=counted.zero_stage[:, None],
-        every_batch=counted.every_batch[:, None],
-        forward=compute + shown_forward,
-        backward=gradients + repeated + backward.communication + again.communication,
+    sizes = np.zeros(len(resolved.units.forward.memory), dtype=np.int64)
+    sizes[resolved.unit_of] = resolved.sizes
+    of_forward, of_backward = resolved.ratios.unit_ratios(sizes)
+    passes = price_passes(resolved.units, resolved.rates, of_forward=of_forward, of_backward=of_backward)
+    return _join(
+        take_rows(passes, resolved.unit_of),
+        resolved.rates,
+        data=resolved.data,
+        step=resolved.step,
+        zero_stage=resolved.zero_stage,
+        every_batch=resolved.every_batch,
     )
-    return UnitSeconds(
-        forward=compute,
-        backward=gradients,
-        weight=weights,
-        recompute=repeated,
+
+
+def price_passes(
+    units: UnitWork, rates: Rates, *, of_forward: Floats | float = 1.0, of_backward: Floats | float = 1.0
+) -> UnitPasses:
+    """Return the seconds of the passes; rates are scalars or (n, 1), `of_…` measured over counted compute (n, u)."""
+    forward, backward = price_pass(units.forward, rates), price_pass(units.backward, rates)
+    weight, again = price_pass(units.weight, rates), price_pass(units.again, rates)
+    return UnitPasses(
+        forward=forward.compute * of_forward,
+        backward=backward.compute * of_backward,
+        weight=weight.compute * of_backward,
+        recompute=again.compute * of_forward,
         tensor=forward.tensor + backward.tensor + again.tensor,
         context=forward.context + backward.context + again.context,
         expert=forward.expert + backward.expert + again.expert,
-        communication_forward=shown_forward,
-        data_forward=data.forward,
-        data_backward=data.backward,
-        reduce=data.step,
-        optimizer=counted.step.optimizer / rates.optimizer,
-        send=counted.data.send[:, None].seconds(rates.links)[:, 0],
+        communication_forward=forward.communication,
+        communication_backward=backward.communication + again.communication,
+    )
+
+
+def price_units(counted: CountedWork, rates: Rates) -> UnitSeconds:
+    """Return the seconds of every unit; rates are scalars or (n, 1)."""
+    return _join(
+        price_passes(counted.units, rates),
+        rates,
+        data=counted.data,
+        step=counted.step,
+        zero_stage=counted.zero_stage,
+        every_batch=counted.every_batch,
+    )
+
+
+def _join(
+    passes: UnitPasses, rates: Rates, *, data: DataWork, step: StepWork, zero_stage: Ints, every_batch: Bools
+) -> UnitSeconds:
+    """Return the passes with what data parallelism and the optimizer add."""
+    weight = passes.weight + step.accumulation / rates.memory
+    backward = passes.backward + weight
+    shared = price_data(
+        data,
+        rates,
+        zero_stage=zero_stage[:, None],
+        every_batch=every_batch[:, None],
+        forward=passes.forward + passes.communication_forward,
+        backward=backward + passes.recompute + passes.communication_backward,
+    )
+    return UnitSeconds(
+        forward=passes.forward,
+        backward=backward,
+        weight=weight,
+        recompute=passes.recompute,
+        tensor=passes.tensor,
+        context=passes.context,
+        expert=passes.expert,
+        communication_forward=passes.communication_forward,
+        data_forward=shared.forward,
+        data_backward=shared.backward,
+        reduce=shared.step,
+        optimizer=step.optimizer / rates.optimizer,
+        send=data.send[:, None].seconds(rates.links)[:, 0],
     )
 
 
@@ -171,7 +267,7 @@ def reduces_every_batch(problem: Problem, batch: Batch) -> Bools:
 
 
 def _count_step(problem: Problem, batch: Batch, hardware: Hardware, parameters: Parameters) -> StepWork:
-    """Count the bytes of adding a micro-batch's gradients to those before, where they stay unsharded, and of the step."""
+    """Count the bytes of adding a micro-batch's gradients up, where they stay unsharded, and of the step."""
     size = PRECISIONS[problem.workload.precision].compute_bytes
     adds = ~reduces_every_batch(problem, batch) & (num_microbatches(problem, batch) > 1)
     moved = np.where(adds[:, None], (size + 2 * GRADIENT_BYTES) * parameters.local, 0.0)
