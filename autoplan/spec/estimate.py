@@ -9,15 +9,29 @@ Source = Literal["measured", "interpolated", "roofline"]
 
 @value
 class StageMemory:
-    """Peak bytes of the heaviest rank of one pipeline stage, by term."""
+    """Peak bytes of the heaviest rank of one pipeline stage, by term.
+
+    `runtime` and `communication` are held outside of the framework's allocator, `fragmentation` is what the allocator
+    reserves beyond what it hands out.
+    """
 
     stage: int
     terms: dict[str, int]
 
     @property
     def total_bytes(self) -> int:
-        """The sum of the terms."""
+        """The sum of the terms: what must fit."""
         return sum(self.terms.values())
+
+    @property
+    def reserved_bytes(self) -> int:
+        """What the framework's allocator has from the device."""
+        return self.total_bytes - self.terms.get("runtime", 0) - self.terms.get("communication", 0)
+
+    @property
+    def allocated_bytes(self) -> int:
+        """What the framework's allocator hands out."""
+        return self.reserved_bytes - self.terms.get("fragmentation", 0)
 
 
 @value
