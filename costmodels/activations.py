@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from autoplan.spec import Problem
-from costmodels.batch import Batch, Floats
+from costmodels.batch import Batch, Floats, select_rows
+from costmodels.distinct import distinct_units
 from costmodels.operations import Operation, Sizes, sizes_of, total_saved
 from costmodels.operations.ends import LOSS_BYTES
 from costmodels.operations.sizes import shares
@@ -37,19 +38,27 @@ class Activations:
 
 def count_activations(problem: Problem, batch: Batch, scale: Floats) -> Activations:
     """Return the activations of every unit; `scale` (n, num_blocks) is measured over counted bytes."""
+    index, first = distinct_units(batch)
+    kept, working = _count_units(problem, batch.take(first), scale[first])
+    logits, loss, gathered = _logits(problem, batch, sizes_of(problem, batch))
+    return Activations(
+        kept=select_rows(kept, index),
+        working=working[index],
+        logits=logits,
+        loss=loss,
+        gathered=gathered,
+    )
+
+
+def _count_units(problem: Problem, batch: Batch, scale: Floats) -> tuple[Floats, Floats]:
+    """Return what units keep (n, u), and the widest layer's working set (n,)."""
     sizes = sizes_of(problem, batch)
     units = unit_operations(problem, batch)
     layers = len(problem.model.blocks)
     found = [_layer(problem, batch, sizes, unit, scale[:, i]) for i, unit in enumerate(units[:layers])]
     ends = [np.zeros(len(batch)) + total_saved(unit) for unit in units[layers:]]
-    logits, loss, gathered = _logits(problem, batch, sizes)
-    return Activations(
-        kept=np.stack([kept for kept, _ in found] + ends, axis=1),
-        working=np.stack([working for _, working in found], axis=1).max(axis=1),
-        logits=logits,
-        loss=loss,
-        gathered=gathered,
-    )
+    kept = np.stack([kept for kept, _ in found] + ends, axis=1)
+    return kept, np.stack([working for _, working in found], axis=1).max(axis=1)
 
 
 def _layer(

@@ -65,11 +65,19 @@ class Batch:
 
     def take(self, index: Any) -> "Batch":
         """Return the configurations that `index` (integers, a slice, or a mask) selects."""
-        return Batch(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
+        return Batch(**{field.name: select_rows(getattr(self, field.name), index) for field in fields(self)})
 
     def configuration(self, i: int) -> Configuration:
         """Return configuration i as a value."""
         return Configuration(**{field.name: getattr(self, field.name)[i].item() for field in fields(Configuration)})
+
+
+def select_rows(array: Any, index: Any) -> Any:
+    """Return the rows of an array that `index` selects: integers, which `ndarray.take` is quickest with, a mask, a slice."""
+    if isinstance(index, slice):
+        return array[index]
+    index = np.asarray(index)
+    return array.take(np.flatnonzero(index) if index.dtype == np.bool_ else index, axis=0)
 
 
 def even_cuts(num_layers: int, chunks: Ints) -> Ints:

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from costmodels.batch import Ints
+from costmodels.batch import Batch, Ints, select_rows
 
 Rows = TypeVar("Rows")
 
@@ -36,6 +36,16 @@ def distinct(*columns: Ints) -> tuple[Ints, Ints]:
     return code, first
 
 
+def distinct_units(batch: Batch) -> tuple[Ints, Ints]:
+    """Return which of the distinct tuples of all that the operations of units depend on each configuration has (n,).
+
+    And one position (g,) of each.
+    """
+    columns = (batch.micro_batch, batch.tp, batch.cp, batch.ep, batch.etp, batch.sequence_parallel)
+    kinds = (batch.cp_method == "ulysses", batch.recompute == "full", batch.recompute == "selective")
+    return distinct(*(column.astype(np.int64) for column in (*columns, *kinds)), batch.recompute_layers)
+
+
 def take_rows(rows: Rows, index: Ints | slice, **changes: Any) -> Rows:
     """Return a dataclass of arrays, or of such dataclasses, with the rows of each that `index` selects.
 
@@ -46,7 +56,7 @@ def take_rows(rows: Rows, index: Ints | slice, **changes: Any) -> Rows:
     for name in _names(kind):
         part = getattr(rows, name)
         if name not in changes:
-            values[name] = part[index] if isinstance(part, np.ndarray) else take_rows(part, index)
+            values[name] = select_rows(part, index) if isinstance(part, np.ndarray) else take_rows(part, index)
     taken: Rows = kind(**values, **changes)
     return taken
 

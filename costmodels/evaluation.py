@@ -21,7 +21,7 @@ from costmodels.stage_costs import PER_CONFIGURATION, StageCosts, count_units, s
 from costmodels.step_terms import finish_ranks, sends_block, step_terms
 from costmodels.unit_costs import UnitCosts, alike_units, unit_costs
 
-MOST_ROWS, MOST_CHUNKS = 1 << 15, 1 << 18
+MOST_ROWS, MOST_CHUNKS = 1 << 16, 1 << 18
 """Of a block: configurations, and chunks of all of them."""
 
 
@@ -145,16 +145,29 @@ def rank_bytes(batch: Batch, counts: Floats, flights: Ints, static: Floats, in_f
 
 def _evaluate_block(problem: Problem, batch: Batch, coefficients: Coefficients | None) -> Evaluation:
     index, first = alike_units(batch)
+    if not _worth_joining(first, batch):
+        return evaluate_units(problem, batch, unit_costs(problem, batch, coefficients))
     return evaluate_units(problem, batch, unit_costs(problem, batch.take(first), coefficients), index=index)
 
 
 def _block_costs(problem: Problem, batch: Batch, max_chunks: int) -> StageCosts:
     index, first = alike_units(batch)
-    alike = batch.take(first)
-    costs = unit_costs(problem, alike, None)
-    seconds, hardware = costs.seconds, costs.resolved.hardware
-    flights, flight = _flights(problem, batch, max_chunks)
-    distinct = StageCosts(
+    flights = _flights(problem, batch, max_chunks)
+    if not _worth_joining(first, batch):
+        return _costs_of_all(problem, batch, flights)
+    alike = _costs_of_all(problem, batch.take(first), (flights[0], flights[1][first]))
+    return replace(alike.take(index), flight=flights[1])
+
+
+def _worth_joining(first: Ints, batch: Batch) -> bool:
+    """Return whether it is quicker to cost the distinct ones and repeat them than to cost all."""
+    return 2 * len(first) < len(batch)
+
+
+def _costs_of_all(problem: Problem, batch: Batch, flights: tuple[Ints, Ints]) -> StageCosts:
+    costs = unit_costs(problem, batch, None)
+    seconds = costs.seconds
+    return StageCosts(
         forward_seconds=seconds.all_forward,
         backward_seconds=seconds.all_backward,
         weight_seconds=seconds.weight,
@@ -163,14 +176,13 @@ def _block_costs(problem: Problem, batch: Batch, max_chunks: int) -> StageCosts:
         static_bytes=costs.static_bytes,
         in_flight_bytes=costs.in_flight_bytes,
         send_seconds=seconds.send,
-        send_blocks=np.full(len(alike), sends_block(problem, hardware)),
-        num_microbatches=num_microbatches(problem, alike),
-        flights=flights,
-        flight=flight[first],
+        send_blocks=np.full(len(batch), sends_block(problem, costs.resolved.hardware)),
+        num_microbatches=num_microbatches(problem, batch),
+        flights=flights[0],
+        flight=flights[1],
         step_seconds=costs.resolved.rates.step_seconds,
         jitter=costs.jitter,
     )
-    return replace(distinct.take(index), flight=flight)
 
 
 def _flights(problem: Problem, batch: Batch, max_chunks: int) -> tuple[Ints, Ints]:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from autoplan.spec import ModelSpec
-from costmodels.batch import Batch, Bools, Floats, Ints
+from costmodels.batch import Batch, Bools, Floats, Ints, select_rows
 from costmodels.distinct import distinct
 from costmodels.pipeline import SCHEDULES, chunk_rank, schedule_codes
 
@@ -50,7 +50,7 @@ class StageCosts:
 
     def take(self, index: Any) -> "StageCosts":
         """Return the costs of the configurations that `index` selects."""
-        return replace(self, **{name: getattr(self, name)[index] for name in PER_CONFIGURATION})
+        return replace(self, **{name: select_rows(getattr(self, name), index) for name in PER_CONFIGURATION})
 
     @property
     def in_flight(self) -> Ints:

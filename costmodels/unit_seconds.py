@@ -9,7 +9,7 @@ from autoplan.spec.problem import num_microbatches
 from costmodels.batch import Batch, Bools, Floats, Ints
 from costmodels.coefficients import Coefficients, resolve_rates
 from costmodels.communication import DataWork, count_data_work, count_send
-from costmodels.distinct import distinct, take_rows
+from costmodels.distinct import distinct, distinct_units, take_rows
 from costmodels.hardware import Hardware, resolve_hardware
 from costmodels.links import Links, resolve_links
 from costmodels.matmul import Matmul, resolve_matmul
@@ -139,7 +139,7 @@ def resolve(problem: Problem, batch: Batch, coefficients: Coefficients) -> Resol
     hardware = resolve_hardware(problem)
     matmul, links = resolve_matmul(problem, hardware), resolve_links(problem, hardware)
     rates = resolve_rates(problem, hardware, coefficients)
-    unit_of, first = _distinct_work(batch)
+    unit_of, first = distinct_units(batch)
     units = count_work(problem, batch.take(first), hardware=hardware, matmul=matmul, links=links)
     placement, parameters, data = _count_data(problem, batch, hardware, links)
     sizes, first = distinct(batch.micro_batch, batch.tp)
@@ -159,13 +159,6 @@ def resolve(problem: Problem, batch: Batch, coefficients: Coefficients) -> Resol
         sizes=sizes,
         rates=rates,
     )
-
-
-def _distinct_work(batch: Batch) -> tuple[Ints, Ints]:
-    """Return which of the distinct units' work each configuration has, and one position of each."""
-    columns = (batch.micro_batch, batch.tp, batch.cp, batch.ep, batch.etp, batch.sequence_parallel)
-    kinds = (batch.cp_method == "ulysses", batch.recompute == "full", batch.recompute == "selective")
-    return distinct(*(column.astype(np.int64) for column in (*columns, *kinds)), batch.recompute_layers)
 
 
 def _count_data(
