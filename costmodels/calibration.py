@@ -20,6 +20,7 @@ from autoplan.readers.points import Point
 from costmodels.batch import Bools, Floats, Strings
 from costmodels.coefficients import Coefficients
 from costmodels.counted_runs import CountedRuns, count_runs
+from costmodels.settling import Settled, settle
 
 RESIDUAL = 0.1
 """Standard deviation of ln(predicted / measured) that is expected of a good model; repeats of a run agree to 0.02."""
@@ -106,13 +107,13 @@ class MeasuredRuns:
 
 
 def count_measured(points: Sequence[Point]) -> MeasuredRuns:
-    """Count the points that say something about the time of a step, at the default coefficients."""
+    """Count the points that say something about the time of a step; what they leave open is settled at the defaults."""
+    timed = [point for point in points if point.use in ("accuracy", "ranking-only") and point.step_seconds]
     chosen, runs = [], []
-    for point in points:
-        timed = point.use in ("accuracy", "ranking-only") and point.step_seconds
-        if timed and point.problem is not None and point.configuration is not None:
+    for point, settled in zip(timed, settle(timed, Coefficients()), strict=True):
+        if point.problem is not None and isinstance(settled, Settled):
             chosen.append(point)
-            runs.append((point.problem, point.configuration))
+            runs.append((point.problem, settled.configuration))
     return MeasuredRuns(
         points=tuple(chosen),
         counted=count_runs(runs, Coefficients()),

@@ -18,6 +18,7 @@ from costmodels.links import LinkRates
 from costmodels.pricing import Rates
 from costmodels.spread import Spread
 
+FILE_NAME = "coefficients.json"
 FULL_CLOCK = 1.28
 """Watts for each TFLOP/s of the 16-bit peak of an A100, which keeps its clock; devices with less power for what they
 could compute lower it when products last."""
@@ -74,8 +75,8 @@ class Coefficients:
 @cache
 def fitted_coefficients() -> Coefficients:
     """Return the coefficients that come with the package."""
-    text = files("costmodels").joinpath("coefficients.json").read_text(encoding="utf-8")
-    return from_json(Coefficients, text, where="coefficients.json")
+    text = files("costmodels").joinpath(FILE_NAME).read_text(encoding="utf-8")
+    return from_json(Coefficients, text, where=FILE_NAME)
 
 
 def resolve_rates(problem: Problem, hardware: Hardware, coefficients: Coefficients) -> Rates:

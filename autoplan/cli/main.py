@@ -8,7 +8,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from autoplan import __version__
-from autoplan.cli import demo, diff, estimate, explain, plan, profile, serve, trace, validate
+from autoplan.cli import calibrate, demo, diff, estimate, explain, plan, profile, serve, trace, validate
 from autoplan.cli import run as run_verb
 from autoplan.cli.failures import report
 from autoplan.cli.output import say
@@ -21,7 +21,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for verb in (profile, plan, estimate, explain, diff, trace, run_verb, validate, serve, demo):
+for verb in (profile, plan, estimate, explain, diff, trace, run_verb, validate, calibrate, serve, demo):
     app.command(verb.__name__.rpartition(".")[2], epilog=f"Example:  {verb.EXAMPLE}")(verb.command)
 
 

@@ -69,6 +69,18 @@ def search_progress() -> "Iterator[Callable[[SearchProgress], None]]":
         yield lambda progress: status.update(_describe(progress))
 
 
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Show on stderr what is going on while the block runs; nothing where stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(what):
+        yield
+
+
 def _describe(progress: "SearchProgress") -> str:
     from autoplan.units import format_seconds
 

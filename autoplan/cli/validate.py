@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autoplan.cli.options import JsonOption
-from autoplan.cli.output import console, progress_bar, say, write_text
+from autoplan.cli.output import console, say, working, write_text
 
 if TYPE_CHECKING:
-    from costmodels.validation import Summary
+    from costmodels.scores import Summary
 
 EXAMPLE = "autoplan validate --out rows.csv"
 
@@ -20,18 +20,27 @@ def command(
         typer.Argument(metavar="POINTS", help="A CSV file of measured runs. Default: the one in the package."),
     ] = None,
     *,
+    learn_from: Annotated[
+        int,
+        typer.Option(
+            "--calibrate",
+            metavar="K",
+            min=0,
+            help="Learn from K runs of each source and device, chosen without their times, and score the others.",
+        ),
+    ] = 0,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="A CSV file with one line a run.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Predict published runs and print the errors by source; a run that cannot be modelled is counted."""
+    from functools import partial
+
     from autoplan.readers.points import read_points
     from autoplan.spec.codec import to_json
-    from costmodels.validation import table_csv, validate
+    from costmodels.validation import predict, table_csv, validate
 
-    read = read_points(points)
-    with progress_bar() as progress:
-        task = progress.add_task("runs", total=len(read))
-        report = validate(read, on_progress=lambda done, _: progress.update(task, completed=done))
+    with working("predicting"):
+        report = validate(read_points(points), predictor=partial(predict, learn_from=learn_from))
     if out is not None:
         write_text(out, table_csv(report.table))
         say(f"{len(report.table)} rows written to {out}")
@@ -68,6 +77,10 @@ def _render(summary: "Summary") -> None:
     out.print(
         f"fits or not over {feasibility.rows} runs: {_percent(feasibility.accuracy)} right, out of memory found "
         f"{_percent(feasibility.oom_recall)}, fitting found {_percent(feasibility.ok_recall)}"
+    )
+    out.print(
+        f"measured times inside their range: {_percent(summary.range.coverage)}, "
+        f"median high over low {_number(summary.range.median_ratio)}"
     )
 
 

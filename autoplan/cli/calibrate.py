@@ -1,0 +1,82 @@
+"""`autoplan calibrate`: fit the cost model's coefficients to measured runs."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from autoplan.cli.options import JsonOption
+from autoplan.cli.output import console, print_json, say, working, write_text
+
+if TYPE_CHECKING:
+    from costmodels.accuracy import Table
+
+EXAMPLE = "autoplan calibrate --out coefficients.json --report accuracy.md"
+
+
+def command(
+    *,
+    points: Annotated[
+        Path | None,
+        typer.Option("--points", metavar="FILE", help="A CSV file of measured runs. Default: the one in the package."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="Where the coefficients go. Default: into the package."),
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option("--report", metavar="FILE", help="A Markdown file with all errors.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Fit the cost model's coefficients to measured runs and print its errors before and after.
+
+    The errors after are given three times: for the rows that were fitted, for every source by coefficients fitted to
+    all others, and for the latter once three runs of the source were learned from. The same runs give the same file.
+    """
+    from functools import partial
+    from importlib.resources import files
+
+    from autoplan.readers.points import read_points
+    from autoplan.spec.codec import to_json, to_jsonable
+    from costmodels.accuracy import as_records, cross_validated, headline
+    from costmodels.accuracy_report import accuracy_report, accuracy_tables
+    from costmodels.calibration import count_measured, fit_coefficients
+    from costmodels.coefficients import FILE_NAME, fitted_coefficients
+    from costmodels.cross_validation import cross_validate
+    from costmodels.validation import counted_pairs, predict, validate
+
+    read, old = read_points(points), fitted_coefficients()
+    with working("counting"):
+        measured = count_measured(read)
+    with working("fitting"):
+        fitted = fit_coefficients(measured)
+    with working("keeping one source aside after the other"):
+        new, folds = cross_validate(measured, fitted)
+    with working("predicting"):
+        before, after = (
+            counted_pairs(read, validate(read, predictor=partial(predict, coefficients=each)).table)
+            for each in (old, new)
+        )
+        accuracy = cross_validated(after, folds)
+    path = out or Path(str(files("costmodels").joinpath(FILE_NAME)))
+    write_text(path, to_json(new) + "\n")
+    say(f"coefficients written to {path}")
+    if report is not None:
+        write_text(report, accuracy_report(accuracy, new))
+        say(f"report written to {report}")
+    tables = [headline(accuracy, before=before), *accuracy_tables(accuracy)[1:]]
+    if as_json:
+        print_json({"coefficients": to_jsonable(new), "tables": as_records(tables)})
+    else:
+        for table in tables:
+            _render(table)
+
+
+def _render(table: "Table") -> None:
+    from rich.table import Table as RichTable
+
+    shown = RichTable(*table.columns, box=None, padding=(0, 2, 0, 0), title=table.title, title_justify="left")
+    for row in table.rows:
+        shown.add_row(*row)
+    console().print(shown)
