@@ -13,6 +13,8 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Strings = NDArray[np.str_]
+Cuts = NDArray[np.signedinteger[Any]]
+"""Of few bits where the model allows it: of a million configurations they would otherwise take a GiB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +41,7 @@ class Batch:
     virtual_stages: Ints
     recompute: Strings
     recompute_layers: Ints
-    cuts: Ints
+    cuts: Cuts
 
     def __len__(self) -> int:
         return len(self.tp)
@@ -55,7 +57,7 @@ class Batch:
         return self.pp * self.virtual_stages
 
     @classmethod
-    def of(cls, configurations: Sequence[Configuration], cuts: Ints) -> "Batch":
+    def of(cls, configurations: Sequence[Configuration], cuts: Cuts) -> "Batch":
         """Build a batch from configurations and their (n, max_chunks + 1) cuts."""
         names = [field.name for field in fields(Configuration)]
         columns: dict[str, Any] = {
@@ -73,21 +75,26 @@ class Batch:
 
 
 def select_rows(array: Any, index: Any) -> Any:
-    """Return the rows of an array that `index` selects: integers, which `ndarray.take` is quickest with, a mask, a slice."""
+    """Return the rows that `index` selects: integers, with which `ndarray.take` is quickest, a mask, or a slice."""
     if isinstance(index, slice):
         return array[index]
     index = np.asarray(index)
     return array.take(np.flatnonzero(index) if index.dtype == np.bool_ else index, axis=0)
 
 
-def even_cuts(num_layers: int, chunks: Ints) -> Ints:
+def even_cuts(num_layers: int, chunks: Ints) -> Cuts:
     """Return cuts (n, max(chunks) + 1) that spread layers evenly.
 
     Layers that are left over go to the chunks after the first, one each: the first has the embedding, the last the
     head besides.
     """
-    chunk = np.arange(int(chunks.max()) + 1)
-    base, extra = num_layers // chunks, num_layers % chunks
-    more = np.clip(chunk - (chunks > 2)[:, None], 0, extra[:, None])
-    cuts: Ints = chunk * base[:, None] + more
-    return np.where(chunk >= chunks[:, None], num_layers, cuts)
+    seen = np.bincount(chunks) > 0
+    every = np.flatnonzero(seen)
+    chunk = np.arange(int(every[-1]) + 1)
+    base, extra = num_layers // every, num_layers % every
+    more = np.clip(chunk - (every > 2)[:, None], 0, extra[:, None])
+    cuts = chunk * base[:, None] + more
+    small = np.int16 if num_layers < 1 << 15 else np.int64
+    table: Any = np.where(chunk >= every[:, None], num_layers, cuts).astype(small)
+    rows: Cuts = table.take(np.cumsum(seen)[chunks] - 1, axis=0)
+    return rows

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from autoplan.spec import ModelSpec, Problem
-from costmodels.batch import Batch, Floats, Ints, even_cuts
+from costmodels.batch import Batch, Cuts, Floats, Ints, even_cuts
 from costmodels.coefficients import Coefficients
 from costmodels.unit_seconds import resolve, unit_seconds
 
@@ -16,7 +16,7 @@ def with_usual_cuts(problem: Problem, batch: Batch, coefficients: Coefficients) 
     return replace(batch, cuts=usual_cuts(problem.model, batch, seconds.all_forward + seconds.all_backward))
 
 
-def usual_cuts(model: ModelSpec, batch: Batch, turn_seconds: Floats) -> Ints:
+def usual_cuts(model: ModelSpec, batch: Batch, turn_seconds: Floats) -> Cuts:
     """Return the cuts (n, max_chunks + 1) of configurations whose units cost `turn_seconds` (n, u).
 
     The same number of layers in every chunk where the depth allows it; where it lacks two of that, as in Llama 3 405B
