@@ -136,8 +136,8 @@ def _read_batch(row: Row, *, dp: int, divided: int, assumptions: list[str]) -> t
     per_rank = max(1, round((global_batch or 0) / dp))
     if not micro_batch and not count:
         sizes = tuple(size for size in MICRO_BATCHES if per_rank % size == 0)
-        if divided and per_rank % divided == 0:
-            sizes = tuple(dict.fromkeys((per_rank // divided, *sizes)))
+        if divided > 1 and per_rank % divided == 0:
+            sizes = (per_rank // divided,)
         assumptions.append(f"micro_batch one of {', '.join(map(str, sizes))}")
     else:
         micro_batch = micro_batch or max(1, round(per_rank / (count or 1)))
