@@ -72,9 +72,10 @@ def lower_bounds(problem: Problem, batch: Batch) -> tuple[Floats, Floats]:
 def evaluate(problem: Problem, batch: Batch, *, coefficients: Coefficients | None = None) -> Evaluation:
     """Return time by term and memory by stage of every configuration with its own cuts.
 
-    Configurations with as many chunks go together, so that arrays have no more columns than they need.
+    Configurations with as many chunks go together, so that arrays have no more columns than they need, and those with
+    the same pipeline next to each other, so that what ranks do when is laid out once.
     """
-    blocks = list(_blocks_by_chunks(batch.chunks))
+    blocks = list(_blocks_by_chunks(batch.chunks, num_microbatches(problem, batch)))
     if len(blocks) <= 1:
         return _evaluate_block(problem, batch, coefficients)
     memory_bytes = np.zeros((len(batch), int(batch.pp.max())))
@@ -137,10 +138,10 @@ def evaluate_units(
 
 def rank_bytes(batch: Batch, counts: Floats, flights: Ints, static: Floats, in_flight_bytes: Floats) -> Floats:
     """Return the bytes of every pipeline rank (n, max_pp): of its chunks, and what every rank has once."""
-    once = counts[:, :, -1] * static[:, None, -1]
     chunks = sum_units(counts[:, :, :-1], static[:, :-1]) + flights * sum_units(counts, in_flight_bytes)
     held = sum_chunks(batch, chunks)
-    return held + once[:, : held.shape[1]]
+    exists = np.arange(held.shape[1]) < batch.pp[:, None]
+    return held + exists * static[:, None, -1]
 
 
 def _evaluate_block(problem: Problem, batch: Batch, coefficients: Coefficients | None) -> Evaluation:
@@ -199,9 +200,9 @@ def _blocks(rows: int) -> Iterator[slice]:
         yield slice(start, start + MOST_ROWS)
 
 
-def _blocks_by_chunks(chunks: Ints) -> Iterator[Ints]:
+def _blocks_by_chunks(chunks: Ints, num_microbatches: Ints) -> Iterator[Ints]:
     """Yield rows in ascending order of their chunks, at most `MOST_ROWS` and about `MOST_CHUNKS` chunks at a time."""
-    order = np.argsort(chunks, kind="stable")
+    order = np.lexsort((num_microbatches, chunks))
     start, ordered = 0, chunks[order]
     while start < len(order):
         stop = start + min(MOST_ROWS, max(MOST_CHUNKS // int(ordered[start]), 1))

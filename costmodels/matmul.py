@@ -18,6 +18,8 @@ TILES = ((256, 128, 1.0), (128, 256, 1.0), (128, 128, 0.95), (128, 64, 0.8), (64
 small tiles read their operands more often."""
 FILL_DEPTH = 64
 """A product of depth k runs at k/(k + 64) of the rate: filling and emptying the pipeline of a tile."""
+SPLIT_DEPTH, SPLIT_SHARE = 1024, 0.85
+"""The least depth of a part when idle units share a tile's depth, and what adding the parts up leaves of the gain."""
 CPU_HALF_RATE_SIZE = 64
 """On CPUs a dim of d elements runs at d/(d + 64) of the rate."""
 
@@ -77,10 +79,11 @@ class RooflineMatmul:
             tiles = np.ceil(m / rows) * np.ceil(n / columns)
             used = 1.0 * m * n / (tiles * rows * columns)
             waves = count * tiles / self.units
-            split = np.clip(np.floor(1 / waves), 1.0, np.maximum(np.floor(k / 1024), 1.0))
-            full = np.where(waves < 1, waves * split * np.where(split > 1, 0.85, 1.0), waves / np.ceil(waves))
-            best = np.maximum(best, share * used * np.minimum(full, 1.0))
-        return best * (k / (k + FILL_DEPTH))
+            split = np.clip(1 / waves, 1.0, np.maximum(k / SPLIT_DEPTH, 1.0))
+            full = np.where(waves < 1, waves * np.maximum(SPLIT_SHARE * split, 1.0), waves / np.ceil(waves))
+            depth = k / split
+            best = np.maximum(best, share * used * np.minimum(full, 1.0) * (depth / (depth + FILL_DEPTH)))
+        return best
 
     def _half_rate(self, m: Any, k: Any, n: Any) -> Any:
         filled: Any = 1.0

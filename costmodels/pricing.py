@@ -24,8 +24,8 @@ HOST_SHARPNESS = 4
 class Rates:
     """Shares of the nominal rates that are reached, and what the host and overlapping cost.
 
-    `products`, `low_products`, `grouped_products`, `low_grouped_products`, `attention`, `memory` and `optimizer` are at most about 1;
-    `host_seconds` is of one launch. Of communication that runs beside compute, `hidden_…` is the share that can hide.
+    `products`, `low_products`, `grouped_products`, `low_grouped_products`, `attention`, `memory` and `optimizer` are
+    at most about 1; `host_seconds` is of one launch. Of communication that runs beside compute, `hidden_…` is the share that can hide.
     `step_seconds` is spent once per step whatever is trained; `jitter` is the share of the step by which the slowest
     of many ranks lags behind the mean, for each doubling of the nodes.
     """
@@ -76,7 +76,9 @@ class DataSeconds:
 def price_pass(work: PassWork, rates: Rates) -> PassSeconds:
     """Return the seconds of a pass: the device's, or the host's where that is slower; and what communication adds.
 
-    Some operations of a unit wait for the host and others do not, so the larger of the two is rounded off.
+    Some operations of a unit wait for the host and others do not, so the larger of the two is rounded off. Chunks of
+    tensor-parallel communication hide behind products, experts' behind what is left of these, context parallelism
+    behind attention; all of them also while the device waits for its host.
     """
     products = (
         work.products / rates.products
@@ -88,20 +90,19 @@ def price_pass(work: PassWork, rates: Rates) -> PassSeconds:
     device = products + attention + work.memory / rates.memory
     host = work.kernels * rates.host_seconds
     compute = (device**HOST_SHARPNESS + host**HOST_SHARPNESS) ** (1 / HOST_SHARPNESS)
-    return PassSeconds(
-        compute=compute,
-        tensor=_shown(work.tensor, rates.hidden_tensor, products, rates),
-        context=_shown(work.context, rates.hidden_context, attention, rates),
-        expert=_shown(work.expert, rates.hidden_expert, products, rates),
-    )
+    room = products + (compute - device)
+    tensor, room = _shown(work.tensor, rates.hidden_tensor, room, rates)
+    expert, room = _shown(work.expert, rates.hidden_expert, room, rates)
+    context, _ = _shown(work.context, rates.hidden_context, attention + np.maximum(room - products, 0.0), rates)
+    return PassSeconds(compute=compute, tensor=tensor, context=context, expert=expert)
 
 
-def _shown(work: LinkWork, hidden: Any, behind: Floats, rates: Rates) -> Floats:
-    """Return what is left of communication after the share `hidden` of it ran beside `behind`."""
+def _shown(work: LinkWork, hidden: Any, room: Floats, rates: Rates) -> tuple[Floats, Floats]:
+    """Return what is left of communication after the share `hidden` of it ran beside `room`, and the room left."""
     seconds = work.seconds(rates.links)
     beside = seconds * hidden
-    shown: Floats = seconds - beside + exposed_seconds(behind, beside, rates.contention)
-    return np.minimum(shown, seconds)
+    shown = np.minimum(seconds - beside + exposed_seconds(room, beside, rates.contention), seconds)
+    return shown, np.maximum(room - beside, 0.0)
 
 
 def price_data(

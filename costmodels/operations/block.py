@@ -1,5 +1,7 @@
 """One layer on one rank: norms, mixer, feed-forward, residual sums, and the collectives of tensor parallelism."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from autoplan.spec import Attention, Block, LatentAttention, Mamba1, Mamba2, Mlp, ModelSpec, Moe
@@ -52,7 +54,7 @@ def enter(sizes: Sizes) -> list[Operation]:
     return [
         Operation(
             name="enter",
-            tag="product",
+            tag="product" if sizes.stack.regathers else "norms",  # a norm's gathered output, gone and come with it
             forward_transfers=(Transfer(axis="tp", op="all_gather", num_bytes=gathered),),
             backward_transfers=(
                 *again,
@@ -101,13 +103,16 @@ def _mixer(sizes: Sizes, model: ModelSpec, block: Block) -> list[Operation]:
 
 
 def _feed_forward(sizes: Sizes, block: Block) -> list[Operation]:
+    """Return a feed-forward's operations, all of them tagged so where the stack repeats it as a whole."""
     match block.feed_forward:
         case Mlp():
-            return mlp_operations(sizes, block.feed_forward)
+            operations = mlp_operations(sizes, block.feed_forward)
         case Moe():
-            return moe_operations(sizes, block.feed_forward)
+            operations = moe_operations(sizes, block.feed_forward)
         case None:
             return []
+    whole = "feed_forward" in sizes.stack.redone
+    return [replace(op, tag="feed_forward") for op in operations] if whole else operations
 
 
 def _shared_transfers(sizes: Sizes, block: Block) -> list[Operation]:

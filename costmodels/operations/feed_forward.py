@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+
 from autoplan.spec import Mlp, Moe
 from costmodels.operations.operation import Operation, Product, Transfer, product
 from costmodels.operations.pointwise import FP32, activation
@@ -20,30 +22,32 @@ def mlp_operations(sizes: Sizes, mlp: Mlp) -> list[Operation]:
 def moe_operations(sizes: Sizes, moe: Moe) -> list[Operation]:
     """Return router, dispatch, experts, combination and shared experts.
 
-    With T tokens a rank, each sends T·k rows and, routing being even, receives as many; the etp ranks that cut an
-    expert gather each other's rows. A rank's experts/ep experts work on T·k·etp rows together. A capacity factor c
+    Tensor-parallel ranks route a part of the tokens each; without sequence parallelism they gather the results. With T
+    tokens a rank, each sends T·k rows and, routing being even, receives as many; the etp ranks that cut an expert
+    gather each other's rows. A rank's experts/ep experts work on T·k·etp rows together. A capacity factor c
     pads or cuts every expert's rows to c times the mean. Eager software weighs rows of the hidden size, which stay for
     the weight's gradient; others weigh the activation.
     """
     hidden, element = sizes.hidden, sizes.element
-    rows = 1.0 * sizes.outside * moe.top_k * (moe.capacity_factor or 1.0)
+    routed = sizes.tokens / sizes.tp
+    rows = 1.0 * routed * moe.top_k * (moe.capacity_factor or 1.0)
     local = shares(moe.num_experts, sizes.ep)
     dispatched = rows * hidden * element
     gathered = dispatched * sizes.etp
     routing = Operation(
         name="router",
         tag="product",
-        products=(Product(m=sizes.outside, k=hidden, n=moe.num_experts, low=False),),
-        forward_bytes=sizes.outside * moe.num_experts * 8 * FP32,
-        backward_bytes=sizes.outside * moe.num_experts * 6 * FP32,
+        products=(Product(m=routed, k=hidden, n=moe.num_experts, low=False),),
+        forward_bytes=routed * moe.num_experts * 8 * FP32,
+        backward_bytes=routed * moe.num_experts * 6 * FP32,
         forward_kernels=ROUTER_KERNELS,
         backward_kernels=ROUTER_KERNELS,
-        saved=sizes.outside * moe.num_experts * 2 * FP32,
+        saved=routed * moe.num_experts * 2 * FP32,
     )
     exchange = Transfer(axis="ep", op="all_to_all", num_bytes=dispatched, copies=moe.top_k)
     gather = Transfer(axis="etp", op="all_gather", num_bytes=gathered)
     scatter = Transfer(axis="etp", op="reduce_scatter", num_bytes=gathered)
-    permuted = (sizes.outside * hidden + rows * hidden) * element
+    permuted = (routed * hidden + rows * hidden) * element
     dispatch = Operation(
         name="dispatch",
         tag="product",
@@ -79,7 +83,14 @@ def moe_operations(sizes: Sizes, moe: Moe) -> list[Operation]:
         if moe.shared
         else []
     )
-    return [routing, dispatch, *experts, combine, *shared]
+    return [routing, dispatch, *experts, combine, _spread(sizes), *shared]
+
+
+def _spread(sizes: Sizes) -> Operation:
+    """Return the gathering of what tensor-parallel ranks routed, where sequence parallelism does not keep it cut."""
+    whole = np.where(np.asarray(sizes.sequence_parallel), 0.0, sizes.hidden_bytes)
+    gather = Transfer(axis="tp", op="all_gather", num_bytes=whole)
+    return Operation(name="spread", tag="product", forward_transfers=(gather,), backward_transfers=(gather,))
 
 
 def _mlp(sizes: Sizes, mlp: Mlp, *, tokens: Any, width: Any, name: str, count: Any = None) -> list[Operation]:

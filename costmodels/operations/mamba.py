@@ -1,7 +1,15 @@
-"""State-space mixers on one rank: Mamba-2's chunked scan as products (arXiv 2405.21060), Mamba-1's as traffic."""
+"""State-space mixers on one rank: Mamba-2's chunked scan as products (arXiv 2405.21060), Mamba-1's as traffic.
+
+Context parallelism exchanges tokens for heads before the scan and back after it, as Megatron does.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
 
 from autoplan.spec import Mamba1, Mamba2
-from costmodels.operations.operation import Operation, Product, product
+from costmodels.operations.operation import Operation, Product, Transfer, product
 from costmodels.operations.pointwise import FP32
 from costmodels.operations.sizes import Sizes, shares
 
@@ -23,7 +31,7 @@ def mamba2_operations(sizes: Sizes, mixer: Mamba2) -> list[Operation]:
     chunks = tokens / chunk
     n, p = mixer.state_size, mixer.head_dim
 
-    def scanned(m: int, k: int, out: int, count: object) -> Product:
+    def scanned(m: int, k: int, out: int, count: Any) -> Product:
         return Product(m=m, k=k, n=out, count=count, low=False, weight=False)
 
     scan = Operation(
@@ -49,6 +57,7 @@ def mamba2_operations(sizes: Sizes, mixer: Mamba2) -> list[Operation]:
             saved=tokens * width * element,
             alternate=tokens * width * element,
         ),
+        _exchange(sizes, width, "exchange_in"),
         _convolution(sizes, mixed),
         scan,
         Operation(
@@ -60,16 +69,22 @@ def mamba2_operations(sizes: Sizes, mixer: Mamba2) -> list[Operation]:
             backward_kernels=2.0,
             saved=tokens * inner * element,
         ),
+        _exchange(sizes, inner, "exchange_out"),
         product("output", Product(m=tokens, k=inner, n=sizes.hidden)),
     ]
 
 
 def mamba1_operations(sizes: Sizes, mixer: Mamba1) -> list[Operation]:
-    """Return projection, convolution, steps, selective scan and output; the scan reads and writes its inputs only."""
+    """Return projection, convolution, steps, selective scan and output; the scan reads and writes its inputs only.
+
+    The projection to steps, B and C is cut along its input, so that tensor parallelism sums what it puts out.
+    """
     tokens, element = sizes.tokens, sizes.element
     inner = shares(mixer.inner_size, sizes.tp)
     small = mixer.step_rank + 2 * mixer.state_size
     moved = tokens * (4 * inner + 2 * mixer.state_size) * element
+    summed = Transfer(axis="tp", op="all_reduce", num_bytes=1.0 * tokens * small * element)
+    steps = product("steps", Product(m=tokens, k=inner, n=small, low=False), saved=tokens * small * element)
     return [
         product(
             "in",
@@ -77,8 +92,9 @@ def mamba1_operations(sizes: Sizes, mixer: Mamba1) -> list[Operation]:
             saved=tokens * 2 * inner * element,
             alternate=tokens * 2 * inner * element,
         ),
+        _exchange(sizes, 2 * inner, "exchange_in"),
         _convolution(sizes, inner),
-        product("steps", Product(m=tokens, k=inner, n=small, low=False), saved=tokens * small * element),
+        replace(steps, forward_transfers=(summed,), backward_transfers=(summed,)),
         product(
             "step",
             Product(m=tokens, k=mixer.step_rank, n=inner, low=False),
@@ -94,11 +110,19 @@ def mamba1_operations(sizes: Sizes, mixer: Mamba1) -> list[Operation]:
             backward_kernels=2.0,
             saved=tokens * 2 * inner * element,
         ),
+        _exchange(sizes, inner, "exchange_out"),
         product("output", Product(m=tokens, k=inner, n=sizes.hidden)),
     ]
 
 
-def _convolution(sizes: Sizes, width: object) -> Operation:
+def _exchange(sizes: Sizes, width: Any, name: str) -> Operation:
+    """Return the exchange of `width` elements a token over context-parallel ranks, forward and back."""
+    held = 1.0 * sizes.tokens * width * sizes.element
+    exchange = Transfer(axis="cp", op="all_to_all", num_bytes=np.where(np.asarray(sizes.cp) > 1, held, 0.0))
+    return Operation(name=name, tag="product", forward_transfers=(exchange,), backward_transfers=(exchange,))
+
+
+def _convolution(sizes: Sizes, width: Any) -> Operation:
     moved = sizes.tokens * width * sizes.element
     return Operation(
         name="convolution",

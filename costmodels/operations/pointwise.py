@@ -27,7 +27,7 @@ def normalization(sizes: Sizes, norm: Norm, name: str, *, saved_output: Any) -> 
     statistics = sizes.outside * FP32 * (2 if norm.kind == "layernorm" else 1)
     kept = Operation(name=f"{name}.input", tag="product", saved=size * element + statistics)
     if sizes.stack.fused_norms or sizes.stack.pointwise == "compiled":
-        moved, back, kernels, copies = 2 * element, 3 * element, 1.0, 0.0
+        moved, back, kernels, copies = 2.0 * element, 3.0 * element, 1.0, 0.0
     else:
         moved, back, kernels, copies = ROWWISE * (2 * element + 36), ROWWISE * (4 * element + 92), 6.0, 2 * FP32 * size
     return (

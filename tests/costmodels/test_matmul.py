@@ -176,8 +176,7 @@ def test_rates_follow_the_precision(precision, low, operands):
     assert (matmul.operand_bytes, matmul.low_operand_bytes) == operands
 
 
-@pytest.mark.xfail(reason="the parts that a depth is split into jump at every multiple of 1,024")
 def test_a_deeper_product_never_takes_less_time():
     matmul = roofline()
     depths = np.arange(256, 16384, 64)
-    assert (np.diff(matmul.seconds(128, depths, 128)) >= 0).all()
+    assert (np.diff(matmul.seconds(128, depths, 128)) >= -1e-15).all()

@@ -104,7 +104,6 @@ def test_memory_is_the_sum_of_a_rank_s_chunks_and_once_what_every_rank_has():
         assert result.peak_memory_bytes[i] == pytest.approx(needed.max())
 
 
-@pytest.mark.xfail(reason="ranks past the last have what every rank has once where chunks outnumber ranks")
 def test_nothing_is_held_past_the_last_rank():
     problem = problem_of(nodes=1)
     configurations = [

@@ -179,13 +179,11 @@ def test_every_second_product_is_half_of_them():
     assert more.memory[0, LAYER] == pytest.approx(moved(norms)[0] / BANDWIDTH)
 
 
-@pytest.mark.xfail(reason="no operation is tagged feed_forward")
 def test_redoing_feed_forwards_repeats_their_products():
     problem = tiny(stack=replace(AUTOPLAN, redone=("feed_forward",)))
     assert count(problem, recompute="selective").again.products[0, LAYER] > 0
 
 
-@pytest.mark.xfail(reason="norms are redone without gathering their output again")
 def test_redoing_norms_gathers_their_output_again():
     """The gathered inputs of products are not kept then, so two of the layer's collectives are repeated."""
     problem = tiny(cluster=make_cluster(make_group(1, 4)))
@@ -194,7 +192,6 @@ def test_redoing_norms_gathers_their_output_again():
     assert work.again.tensor.seconds()[0, LAYER] == pytest.approx(gathers)
 
 
-@pytest.mark.xfail(reason="a state-space mixer moves nothing over context-parallel ranks")
 def test_a_scan_over_context_parallel_ranks_exchanges_heads_for_tokens():
     """FORMULAS §4: five all-to-alls before it and one after, or the passing of states."""
     problem = tiny(families()["hybrid"], cluster=make_cluster(make_group(1, 2)))

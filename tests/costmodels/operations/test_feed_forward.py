@@ -41,11 +41,19 @@ def test_router_experts_and_what_is_between():
         "experts.activation",
         "experts.down",
         "combine",
+        "spread",
     ]
     assert shapes(operations) == [(TOKENS, 16, 4, 1), (ROWS / 4, 16, 48, 4), (ROWS / 4, 24, 16, 4)]
     assert flops(operations) == 2 * TOKENS * 16 * 4 + 2 * (4 * TOKENS * 16 * 24 * 1.5)
     grouped = [(op.name, p.grouped, p.low) for op in operations for p in op.products]
     assert grouped == [("router", False, False), ("experts.up", True, True), ("experts.down", True, True)]
+
+
+def test_tensor_parallel_ranks_route_a_part_of_the_tokens_each():
+    """Whether or not sequence parallelism keeps them cut, an expert's FLOPs are never repeated."""
+    for split in (False, True):
+        operations = moe(tp=2, sequence_parallel=split)
+        assert flops(operations) * 2 == flops(moe())
 
 
 def test_permutations_read_and_write_every_row():
