@@ -25,7 +25,9 @@ These add up to what is allocated at the peak. Beside it the device holds
 - communication: the buffers of every communicator;
 - runtime: what there is before the first tensor.
 
-The optimizer's step is below that peak: activations and gathered weights are gone by then.
+The optimizer's step comes after it, when activations are gone and gradients of 16 bits are copied to fp32 beside the
+masters. Of the two peaks the larger counts: optimizer_buffers are what the copies exceed the activations by, for stages
+of equal size that hold one micro-batch.
 """
 
 from dataclasses import dataclass
@@ -36,6 +38,7 @@ from autoplan.spec import Problem
 from autoplan.spec.problem import num_microbatches
 from costmodels.activations import count_activations
 from costmodels.batch import Batch, Bools, Floats
+from costmodels.bounds import count_model
 from costmodels.hardware import Hardware
 from costmodels.parameters import Parameters
 from costmodels.precision import MASTER_BYTES, PRECISIONS, state_bytes
@@ -108,6 +111,9 @@ def _passing(problem: Problem, batch: Batch, parameters: Parameters, scale: Floa
     working = activations.working + layer
     once = np.maximum(activations.loss, head)
     shape = parameters.local
+    model_counts = count_model(problem.model)
+    kept = activations.kept[:, :-1] @ model_counts / batch.pp + np.where(batch.pp == 1, activations.logits, 0.0)
+    copies = _gradient_copies(problem, parameters)[:, :-1] @ model_counts / batch.pp
     reserved = np.zeros_like(shape)
     reserved[:, -2] = np.minimum(once, working) + activations.gathered
     late = ~_adds_up(problem, batch)[:, None] & (activations.kept > 0)
@@ -120,6 +126,7 @@ def _passing(problem: Problem, batch: Batch, parameters: Parameters, scale: Floa
             static=_in_column(shape, -2, np.maximum(once - working, 0.0)),
             in_flight=_in_column(shape, -2, activations.logits),
         ),
+        "optimizer_buffers": _static(_in_column(shape, -1, np.maximum(copies - kept - working, 0.0))),
         "fragmentation": _static(reserved + replaced),
     }
 
@@ -141,6 +148,13 @@ def _gradients(problem: Problem, batch: Batch, parameters: Parameters) -> Floats
     whole = (batch.zero_stage <= 1) & _adds_up(problem, batch)
     held: Floats = problem.stack.gradient_bytes * np.where(whole[:, None], parameters.local, parameters.sharded)
     return held
+
+
+def _gradient_copies(problem: Problem, parameters: Parameters) -> Floats:
+    """Return the fp32 copies of gradients that the optimizer's step makes, of what a rank updates (n, u)."""
+    stack = problem.stack
+    copied = MASTER_BYTES if stack.master_bytes and stack.gradient_bytes < MASTER_BYTES else 0
+    return copied * parameters.sharded
 
 
 def _gradient_buffers(problem: Problem, batch: Batch, parameters: Parameters) -> tuple[Floats, Floats]:

@@ -170,6 +170,23 @@ class TestGradients:
         assert static("gradient_buffers", 3, dp_shard=2, zero_stage=2) == 6 * BLOCK
 
 
+class TestOptimizer:
+    def test_copies_gradients_of_16_bits_to_fp32_when_activations_are_gone(self):
+        """Unsharded, of a model that is large beside 64 tokens: 4 bytes a parameter less what activations had."""
+        model = llama_like(hidden_size=256, width=1024)
+        classic = replace(load_stack("megatron-classic"), gradient_bytes=2, logit_copies=0)
+        terms = held(model, stack=classic, recompute="full")
+        parameters = count_parameters(model, one(make_problem(model), recompute="full")).local[0] @ [3, 1, 1, 0]
+        kept = np.array(terms["activations"][1]) @ [3, 1, 1, 0] + terms["logits"][1][2]
+        working = terms["activations"][0][3] + terms["gradient_buffers"][0][3]
+        assert terms["optimizer_buffers"][0] == [0, 0, 0, pytest.approx(4 * parameters - kept - working)]
+        assert 4 * parameters > kept + working
+
+    def test_needs_no_more_where_activations_had_more_or_gradients_are_in_fp32(self):
+        assert held(stack=SCALING, micro_batch=8)["optimizer_buffers"][0] == [0, 0, 0, 0]
+        assert held(stack=MEGATRON, recompute="full")["optimizer_buffers"][0] == [0, 0, 0, 0]
+
+
 class TestWhatComesAndGoes:
     def test_the_loss_and_a_layers_backward_share_what_is_allocated(self):
         """2 sequences of 64 tokens, 50 entries over 2 ranks, fp32: one copy stays, two exist once."""
