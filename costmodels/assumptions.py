@@ -6,7 +6,7 @@ from costmodels.unit_seconds import Resolved
 
 NOT_MODELLED = (
     "data loading, checkpoints, telemetry and jitter between ranks",
-    "fragmentation of the memory allocator and the buffers of the communication library beyond runtime",
+    "how the memory allocator's blocks happen to lie: fragmentation is a usual share of what comes and goes",
     "copies around FSDP's gathers and reductions",
     "the first steps, in which kernels and groups are set up",
     "congestion between groups that share a network, and topology beyond node and network",

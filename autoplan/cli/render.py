@@ -24,6 +24,9 @@ MEMORY_TERMS = (
     "activations",
     "logits",
     "pipeline_buffers",
+    "optimizer_buffers",
+    "fragmentation",
+    "communication",
     "runtime",
 )
 SMALLEST_SHARE = 5e-4
