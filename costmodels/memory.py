@@ -8,7 +8,8 @@ type (arXiv 1910.02054 and 2205.05198; the stack says how many bytes each copy h
 - gathered_weights, of fully sharded stacks: EΨ kept all step at ZeRO stages 0 to 2, unless one rank computes in fp32
   and has no copies; at stage 3 a few of the largest layer (one at work, a gather's output, the copies made of it),
   and the head;
-- gradients: whole where they add up unsharded, else Ψ/S of them;
+- gradients: whole where they add up unsharded, else Ψ/S of them; those of a single micro-batch come while activations
+  go, so that only what they exceed these by counts (on the unit `stage`, of the one stage that there is then);
 - gradient_buffers: a gradient of the largest layer, and the copy that is reduced;
 - activations (`costmodels.activations`) of the micro-batches in flight, and one layer's working set;
 - logits: what stays of every micro-batch in flight, and once the copies of the loss, or the head's gradient and the
@@ -116,8 +117,9 @@ def _passing(problem: Problem, batch: Batch, parameters: Parameters, scale: Floa
     copies = _gradient_copies(problem, parameters)[:, :-1] @ model_counts / batch.pp
     reserved = np.zeros_like(shape)
     reserved[:, -2] = np.minimum(once, working) + activations.gathered
-    late = ~_adds_up(problem, batch)[:, None] & (activations.kept > 0)
-    replaced = np.where(late, np.minimum(gradients, activations.kept), 0.0)
+    gone = activations.kept[:, :-1] @ model_counts + activations.logits + np.maximum(once - working, 0.0)
+    late = np.minimum(gradients[:, :-1] @ model_counts, gone)
+    replaced = _in_column(shape, -1, np.where(_adds_up(problem, batch), 0.0, late))
     return {
         "gradients": _static(gradients - replaced),
         "gradient_buffers": _static(_in_column(shape, -1, layer)),

@@ -147,18 +147,22 @@ class TestModelStates:
 
 class TestGradients:
     def test_of_a_single_micro_batch_take_the_place_of_activations(self):
-        """They appear layer by layer while activations go: a layer's activations are more, 64 tokens of 800 bytes."""
+        """They appear layer by layer while activations go; reserved is both."""
         terms = held(dp_shard=4, zero_stage=1, global_batch=4)
-        assert terms["activations"][1][0] > BLOCK
-        assert terms["gradients"][0][0] == 0
-        assert terms["fragmentation"][0][0] == BLOCK, "reserved all the same"
+        units, rows = np.array([3, 1, 1, 1]), -(-50 // 4)
+        gradients = 4 * (3 * BLOCK / 4 + 2 * rows * 16 + 16 / 4)
+        assert np.array(terms["activations"][1]) @ units > gradients
+        assert np.array(terms["gradients"][0]) @ units == 0
+        lost = FRAGMENTED * (terms["activations"][0][3] + terms["gradient_buffers"][0][3])
+        assert terms["fragmentation"][0][3] == pytest.approx(gradients + lost)
 
     def test_that_are_more_than_the_activations_stay(self):
-        """Of the head, 4 bytes a parameter, against 64 tokens of 16, in two bytes twice and a statistic."""
-        terms = held(dp_shard=1, global_batch=1)
-        kept = 64 * (2 * 2 * 16 + 4)
-        assert terms["gradients"][0][2] == max(4 * HEAD - kept, 0)
-        assert terms["gradients"][0][2] + terms["fragmentation"][0][2] >= 4 * HEAD
+        """64 tokens of 16 numbers in 3 layers, of both ends and of the logits, against 4 bytes a parameter."""
+        model = llama_like(hidden_size=64, width=512)
+        terms = held(model, recompute="full", global_batch=1)
+        gradients = 4 * count_parameters(model, one(make_problem(model))).local[0] @ [3, 1, 1, 0]
+        activations = 64 * (3 * 2 * 64 + 8 + (2 * 2 * 64 + 4)) + 64 * 50 * 4
+        assert np.array(terms["gradients"][0]) @ [3, 1, 1, 1] == gradients - activations > 0
 
     def test_exist_from_the_start_in_buckets_and_when_they_add_up(self):
         assert static("gradients", 0, stack=MEGATRON, global_batch=1) == 4 * BLOCK
