@@ -14,6 +14,8 @@ import numpy as np
 from autoplan.spec import Problem
 from costmodels.attention_rates import BACKWARD_FLOPS, attention_shares, default_kernel
 from costmodels.batch import Batch, Floats
+from costmodels.collective import CollectiveOp
+from costmodels.distinct import distinct, take_rows
 from costmodels.hardware import Hardware
 from costmodels.links import Links, LinkWork
 from costmodels.matmul import Matmul
@@ -26,9 +28,11 @@ from costmodels.operations import (
     head_operations,
     sizes_of,
 )
-from costmodels.placement import Group, Placement, place
+from costmodels.placement import Placement, place
 from costmodels.precision import PRECISIONS
 
+ENDS = 3
+"""Embedding, head and stage, the units after the layers."""
 LAUNCHES_OF_COLLECTIVE = 3.0
 """The host's work for one collective in launches: the kernel itself, and the events that order two streams."""
 
@@ -62,50 +66,14 @@ class UnitWork:
     again: PassWork
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counter:
-    """What nominal seconds are counted with, for the configurations of a batch."""
-
-    problem: Problem
-    hardware: Hardware
-    matmul: Matmul
-    links: Links
-    placement: Placement
-    num: int
-
-    def forward(self, operations: Iterable[Operation]) -> PassWork:
-        """Return the forward of a unit, arrays (n,)."""
-        work = _Sum(self)
-        for op in operations:
-            work.add_products(op.products, _forward_shapes)
-            work.add_core(op, backward=False)
-            work.add_bytes(op.forward_bytes, op.forward_kernels)
-            work.add_transfers(op.forward_transfers)
-        return work.done()
-
-    def backward(self, operations: Iterable[Operation]) -> PassWork:
-        """Return the backward without weight gradients, arrays (n,)."""
-        work = _Sum(self)
-        for op in operations:
-            work.add_products(op.products, _input_gradient_shapes)
-            work.add_products([p for p in op.products if not p.weight], _weight_gradient_shapes)
-            work.add_core(op, backward=True)
-            work.add_bytes(op.backward_bytes, op.backward_kernels - sum(1 for p in op.products if p.weight))
-            work.add_transfers(op.backward_transfers)
-        return work.done()
-
-    def weight(self, operations: Iterable[Operation]) -> PassWork:
-        """Return the weight gradients, arrays (n,)."""
-        work = _Sum(self)
-        for op in operations:
-            weights = [p for p in op.products if p.weight]
-            work.add_products(weights, _weight_gradient_shapes)
-            work.add_bytes(0.0, float(len(weights)))
-        return work.done()
-
-
-_SECONDS = ("products", "low_products", "grouped_products", "low_grouped_products", "attention", "memory", "kernels")
 Work = TypeVar("Work", PassWork, LinkWork)
+_SECONDS = ("products", "low_products", "grouped_products", "low_grouped_products", "attention", "memory", "kernels")
+_PASSES = ("forward", "backward", "weight", "redone", "alternate")
+"""The passes that are counted; of `redone` is all repeated by selective recompute, of `alternate` half."""
+_AT_ONCE = 1 << 14
+"""Products, of all configurations, whose seconds are computed at a time."""
+Slot = tuple[int, int]
+"""Which pass, and which unit."""
 Shapes = Callable[[Product], tuple[Any, Any, Any]]
 
 
@@ -121,71 +89,132 @@ def _weight_gradient_shapes(p: Product) -> tuple[Any, Any, Any]:
     return p.k, p.m, p.n
 
 
-class _Sum:
-    """Adds operations up into the work of one pass."""
+class _Tally:
+    """Adds operations up into the work of the passes of all units, arrays (passes, units, n).
 
-    def __init__(self, counter: Counter) -> None:
-        self.counter = counter
-        zero = np.zeros(counter.num)
-        self.seconds = {name: zero.copy() for name in _SECONDS}
-        self.links = {axis: LinkWork.zeros(zero.shape) for axis in ("tensor", "context", "expert")}
+    Products of one precision, and collectives of one kind, are kept until all are known and then counted at once.
+    """
 
-    def add_products(self, products: Iterable[Product], shapes: Shapes) -> None:
-        precision = PRECISIONS[self.counter.problem.workload.precision]
+    def __init__(self, problem: Problem, hardware: Hardware, units: int, num: int) -> None:
+        self.problem, self.hardware, self.num = problem, hardware, num
+        self.precision = PRECISIONS[problem.workload.precision]
+        shape = (len(_PASSES), units, num)
+        self.seconds = {name: np.zeros(shape) for name in _SECONDS}
+        self.links = {axis: LinkWork.zeros(shape) for axis in ("tensor", "context", "expert")}
+        self._products: dict[bool, list[tuple[str, Slot, Any]]] = {}
+        self._transfers: dict[tuple[str, CollectiveOp], list[tuple[Slot, Transfer]]] = {}
+
+    def add_forward(self, slot: Slot, operations: Iterable[Operation]) -> None:
+        """Add a forward, or what is repeated of it."""
+        for op in operations:
+            self._add_products(slot, op.products, _forward_shapes)
+            self._add_core(slot, op, backward=False)
+            self._add_bytes(slot, op.forward_bytes, op.forward_kernels)
+            self._add_transfers(slot, op.forward_transfers)
+
+    def add_backward(self, slot: Slot, operations: Iterable[Operation]) -> None:
+        """Add a backward without weight gradients."""
+        for op in operations:
+            self._add_products(slot, op.products, _input_gradient_shapes)
+            self._add_products(slot, [p for p in op.products if not p.weight], _weight_gradient_shapes)
+            self._add_core(slot, op, backward=True)
+            self._add_bytes(slot, op.backward_bytes, op.backward_kernels - sum(1 for p in op.products if p.weight))
+            self._add_transfers(slot, op.backward_transfers)
+
+    def add_weight(self, slot: Slot, operations: Iterable[Operation]) -> None:
+        """Add the weight gradients."""
+        for op in operations:
+            weights = [p for p in op.products if p.weight]
+            self._add_products(slot, weights, _weight_gradient_shapes)
+            self._add_bytes(slot, 0.0, float(len(weights)))
+
+    def _add_products(self, slot: Slot, products: Iterable[Product], shapes: Shapes) -> None:
         for p in products:
             m, k, n = shapes(p)
-            low = p.low and precision.operand_bytes < precision.compute_bytes
+            low = p.low and self.precision.operand_bytes < self.precision.compute_bytes
             kind = ("low_" if low else "") + ("grouped_" if p.grouped else "") + "products"
-            self.seconds[kind] += self.counter.matmul.seconds(m, k, n, count=p.count, low=low)
+            self._products.setdefault(low, []).append((kind, slot, (m, k, n, p.count)))
             if low and shapes is not _weight_gradient_shapes:
-                self._add_cast(1.0 * p.count * m * k)
+                self._add_cast(slot, 1.0 * p.count * m * k)
 
-    def _add_cast(self, elements: Any) -> None:
+    def _add_cast(self, slot: Slot, elements: Any) -> None:
         """Add the cast of a product's input, or of its output's gradient, written in both layouts for later use.
 
         A fused kernel writes it instead of the 16-bit result; otherwise that is read again. The weight's gradient finds
         both of its factors cast.
         """
-        precision = PRECISIONS[self.counter.problem.workload.precision]
-        read = 0 if self.counter.problem.stack.pointwise == "fused" else precision.compute_bytes
-        self.add_bytes(elements * (read + 2 * precision.operand_bytes), 1.0)
+        read = 0 if self.problem.stack.pointwise == "fused" else self.precision.compute_bytes
+        self._add_bytes(slot, elements * (read + 2 * self.precision.operand_bytes), 1.0)
 
-    def add_core(self, op: Operation, *, backward: bool) -> None:
-        core, hardware = op.core, self.counter.hardware
+    def _add_core(self, slot: Slot, op: Operation, *, backward: bool) -> None:
+        core, hardware = op.core, self.hardware
         if core is None:
             return
-        kernel = self.counter.problem.stack.attention or default_kernel(hardware.architecture)
+        kernel = self.problem.stack.attention or default_kernel(hardware.architecture)
         shares = attention_shares(kernel, hardware.architecture, seq_len=core.seq_len, head_dim=core.head_dim)
         flops = core.flops * (BACKWARD_FLOPS if backward else 1.0)
-        self.seconds["attention"] += flops / (hardware.matmul_flops * shares[1 if backward else 0])
+        self.seconds["attention"][slot] += flops / (hardware.matmul_flops * shares[1 if backward else 0])
 
-    def add_bytes(self, num_bytes: Any, kernels: float) -> None:
-        self.seconds["memory"] += num_bytes / self.counter.hardware.memory_bytes_per_second
-        self.seconds["kernels"] += kernels
+    def _add_bytes(self, slot: Slot, num_bytes: Any, kernels: float) -> None:
+        if kernels:
+            self.seconds["kernels"][slot] += kernels
+        if isinstance(num_bytes, np.ndarray) or num_bytes:
+            self.seconds["memory"][slot] += num_bytes / self.hardware.memory_bytes_per_second
 
-    def add_transfers(self, transfers: Iterable[Transfer]) -> None:
+    def _add_transfers(self, slot: Slot, transfers: Iterable[Transfer]) -> None:
         for transfer in transfers:
-            num_bytes = np.broadcast_to(np.asarray(transfer.num_bytes, dtype=np.float64), (self.counter.num,))
-            if not num_bytes.any():
-                continue
-            name, group = self._axis(transfer.axis)
-            work = self.counter.links.work(transfer.op, num_bytes, group)
-            if transfer.copies is not None and self.counter.problem.stack.dispatches_by_node:
-                work = replace(work, inter_seconds=work.inter_seconds * _sent_share(transfer.copies, group.nodes))
-            self.links[name] = self.links[name] + work * (num_bytes > 0)
-            self.seconds["kernels"] += LAUNCHES_OF_COLLECTIVE * ((num_bytes > 0) & (group.size > 1))
+            self._transfers.setdefault((transfer.axis, transfer.op), []).append((slot, transfer))
 
-    def _axis(self, axis: str) -> tuple[str, Group]:
-        placement = self.counter.placement
-        return {
+    def count_products(self, matmul: Matmul) -> None:
+        """Add the seconds of all products."""
+        step = max(1, _AT_ONCE // self.num)
+        for low, products in self._products.items():
+            for start in range(0, len(products), step):
+                some = products[start : start + step]
+                sizes = np.empty((4, len(some), self.num))
+                for i, (_, _, size) in enumerate(some):
+                    sizes[0, i], sizes[1, i], sizes[2, i], sizes[3, i] = size
+                m, k, n, count = sizes
+                seconds = matmul.seconds(m, k, n, count=count, low=low)
+                for (kind, slot, _), mine in zip(some, seconds, strict=True):
+                    self.seconds[kind][slot] += mine
+
+    def count_transfers(self, links: Links, placement: Placement) -> None:
+        """Add the work of all collectives of several ranks."""
+        groups = {
             "tp": ("tensor", placement.tp),
             "cp": ("context", placement.cp),
             "ep": ("expert", placement.ep),
             "etp": ("expert", placement.etp),
-        }[axis]
+        }
+        for (axis, op), transfers in self._transfers.items():
+            name, group = groups[axis]
+            several = group.size > 1
+            if not several.any():
+                continue
+            num_bytes = np.empty((self.num, len(transfers)))
+            for i, (_, transfer) in enumerate(transfers):
+                num_bytes[:, i] = transfer.num_bytes
+            moves = (num_bytes > 0) & several[:, None]
+            work = links.work(op, num_bytes, group) * moves
+            for i, (slot, transfer) in enumerate(transfers):
+                share: Any = 1.0
+                if transfer.copies is not None and self.problem.stack.dispatches_by_node:
+                    share = _sent_share(transfer.copies, group.nodes)
+                total = self.links[name]
+                total.latency_seconds[slot] += work.latency_seconds[:, i]
+                total.intra_seconds[slot] += work.intra_seconds[:, i]
+                total.inter_seconds[slot] += work.inter_seconds[:, i] * share
+                self.seconds["kernels"][slot] += LAUNCHES_OF_COLLECTIVE * moves[:, i]
 
-    def done(self) -> PassWork:
-        values: dict[str, Any] = {**self.seconds, **self.links}
+    def work(self, name: str) -> PassWork:
+        """Return one pass of all units."""
+        place = _PASSES.index(name)
+        values: dict[str, Any] = {kind: seconds[place].T for kind, seconds in self.seconds.items()}
+        for axis, work in self.links.items():
+            parts = (work.latency_seconds, work.intra_seconds, work.inter_seconds)
+            latency, intra, inter = (part[place].T for part in parts)
+            values[axis] = LinkWork(latency_seconds=latency, intra_seconds=intra, inter_seconds=inter)
         return PassWork(**values)
 
 
@@ -199,45 +228,26 @@ def _sent_share(copies: Any, nodes: Any) -> Any:
 
 def count_work(problem: Problem, batch: Batch, *, hardware: Hardware, matmul: Matmul, links: Links) -> UnitWork:
     """Return the work (n, u) of every unit, counted once for each distinct size."""
-    columns = [batch.micro_batch, batch.tp, batch.cp, batch.ep, batch.etp, batch.sequence_parallel]
-    columns += [batch.cp_method == "ulysses"]
-    _, first, index = np.unique(
-        np.stack([c.astype(np.int64) for c in columns]), axis=1, return_index=True, return_inverse=True
-    )
+    columns = (batch.micro_batch, batch.tp, batch.cp, batch.ep, batch.etp, batch.sequence_parallel)
+    index, first = distinct(*(column.astype(np.int64) for column in (*columns, batch.cp_method == "ulysses")))
     keys = batch.take(first)
-    counter = Counter(
-        problem=problem,
-        hardware=hardware,
-        matmul=matmul,
-        links=links,
-        placement=place(keys, hardware),
-        num=len(keys),
-    )
     units = unit_operations(problem, keys)
-    forward = [counter.forward(unit) for unit in units]
+    tally = _Tally(problem, hardware, len(units), len(keys))
     redone = frozenset(problem.stack.redone)
-    selective = [_repeated(counter, unit, redone) for unit in units]
-    for ends in (-3, -2, -1):  # recompute is of layers
-        selective[ends] = counter.forward([])
-    none = [counter.forward([]) for _ in units]
-    full = [*forward[:-3], *none[-3:]]
-    passes = {
-        "forward": _stack(forward),
-        "backward": _stack([counter.backward(unit) for unit in units]),
-        "weight": _stack([counter.weight(unit) for unit in units]),
-    }
-    expanded = {name: _map(work, lambda a: a[index]) for name, work in passes.items()}
-    again = _again(batch, _map(_stack(full), lambda a: a[index]), _map(_stack(selective), lambda a: a[index]), problem)
-    return UnitWork(**expanded, again=again)
-
-
-def _repeated(counter: Counter, unit: Sequence[Operation], redone: frozenset[str]) -> PassWork:
-    """Return what selective recompute repeats: the operations tagged so, and of alternate products half."""
-    again = counter.forward([op for op in unit if op.tag in redone])
-    if "alternate_products" not in redone:
-        return again
-    products = counter.forward([op for op in unit if op.tag == "product" and op.products])
-    return _combine([again, products], lambda parts: parts[0] + parts[1] / 2)
+    for i, unit in enumerate(units):
+        tally.add_forward((0, i), unit)
+        tally.add_backward((1, i), unit)
+        tally.add_weight((2, i), unit)
+        if i >= len(problem.model.blocks):  # recompute is of layers
+            continue
+        tally.add_forward((3, i), [op for op in unit if op.tag in redone])
+        if "alternate_products" in redone:
+            tally.add_forward((4, i), [op for op in unit if op.tag == "product" and op.products])
+    tally.count_products(matmul)
+    tally.count_transfers(links, place(keys, hardware))
+    forward, backward, weight, selective, alternate = (take_rows(tally.work(name), index) for name in _PASSES)
+    again = _again(batch, [forward, selective, alternate], problem)
+    return UnitWork(forward=forward, backward=backward, weight=weight, again=again)
 
 
 def unit_operations(problem: Problem, batch: Batch) -> list[list[Operation]]:
@@ -254,19 +264,14 @@ def recomputed_share(problem: Problem, batch: Batch) -> Floats:
     return np.where(batch.recompute == "none", 0.0, share)
 
 
-def _again(batch: Batch, full: PassWork, selective: PassWork, problem: Problem) -> PassWork:
+def _again(batch: Batch, passes: Sequence[PassWork], problem: Problem) -> PassWork:
+    """Return what recompute repeats, of the layers alone: all forwards, or what selective recompute does again."""
     share = recomputed_share(problem, batch)[:, None]
     of_full = np.where((batch.recompute == "full")[:, None], share, 0.0)
     of_selective = np.where((batch.recompute == "selective")[:, None], share, 0.0)
-    return _combine([_map(full, lambda a: a * of_full), _map(selective, lambda a: a * of_selective)], sum)
-
-
-def _map(work: PassWork, change: Callable[[Floats], Floats]) -> PassWork:
-    return _combine([work], lambda parts: change(parts[0]))
-
-
-def _stack(works: Sequence[PassWork]) -> PassWork:
-    return _combine(works, lambda parts: np.stack(parts, axis=1))
+    layers = np.arange(len(problem.model.blocks) + ENDS) < len(problem.model.blocks)
+    weights = (of_full * layers, of_selective, of_selective / 2)
+    return _combine(passes, lambda parts: sum(part * weight for part, weight in zip(parts, weights, strict=True)))
 
 
 def _combine(works: Sequence[Work], change: Callable[[Any], Any]) -> Work:
