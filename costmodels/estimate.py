@@ -132,16 +132,18 @@ def timeline(problem: Problem, configuration: Configuration, cuts: tuple[int, ..
 
 
 def _stage_memory(problem: Problem, batch: Batch, costs: UnitCosts) -> tuple[StageMemory, ...]:
-    counts = count_units(problem.model, batch)
+    """Return the bytes of every stage by term; the terms are added up as if each was a configuration."""
+    names = list(costs.held)
+    alike = batch.take(np.zeros(len(names), dtype=np.int64))
     flights = in_flight(
-        batch.schedule, batch.pp, batch.virtual_stages, num_microbatches(problem, batch), counts.shape[1]
+        batch.schedule, batch.pp, batch.virtual_stages, num_microbatches(problem, batch), batch.cuts.shape[1] - 1
     )
-    terms = {
-        name: rank_bytes(batch, counts, flights, term.static, term.in_flight)[0].tolist()
-        for name, term in costs.held.items()
-    }
+    static, passing = (
+        np.concatenate([getattr(costs.held[name], part) for name in names]) for part in ("static", "in_flight")
+    )
+    held = rank_bytes(alike, count_units(problem.model, alike), flights, static, passing)
     return tuple(
-        StageMemory(stage=s, terms={name: round(held[s]) for name, held in terms.items()})
+        StageMemory(stage=s, terms={name: round(value) for name, value in zip(names, held[:, s].tolist(), strict=True)})
         for s in range(int(batch.pp[0]))
     )
 

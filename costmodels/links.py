@@ -61,6 +61,8 @@ class Links:
         num_bytes = np.asarray(num_bytes, dtype=np.float64)
         index = group.index.reshape(-1, *([1] * (num_bytes.ndim - 1)))
         num_bytes = np.broadcast_to(num_bytes, np.broadcast_shapes(num_bytes.shape, index.shape))
+        if (group.kinds.size == 1).all():
+            return LinkWork.zeros(num_bytes.shape)
         latency, intra, inter = Envelope.of(self._lines(op, group.kinds)).at(num_bytes, index)
         return LinkWork(latency_seconds=latency, intra_seconds=intra, inter_seconds=inter)
 

@@ -170,6 +170,8 @@ def _count_data(
     keys = batch.take(first)
     placed, parameters = place(keys, hardware), count_parameters(problem.model, keys)
     data = count_data_work(problem, keys, links=links, placement=placed, parameters=parameters)
+    if len(batch) == 1:
+        return placed, parameters, data
     placement = placed.take(index)
     send = count_send(problem, batch, links=links, placement=placement)
     return placement, take_rows(parameters, index), take_rows(data, index, send=send)
