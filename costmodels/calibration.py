@@ -19,8 +19,8 @@ import numpy as np
 from autoplan.readers.points import Point
 from costmodels.batch import Bools, Floats, Strings
 from costmodels.coefficients import Coefficients
-from costmodels.counted_runs import CountedRuns, count_runs
-from costmodels.settling import Settled, settle
+from costmodels.counted_runs import CountedRuns
+from costmodels.settling import settle
 
 RESIDUAL = 0.1
 """Standard deviation of ln(predicted / measured) that is expected of a good model; repeats of a run agree to 0.02."""
@@ -109,15 +109,12 @@ class MeasuredRuns:
 def count_measured(points: Sequence[Point]) -> MeasuredRuns:
     """Count the points that say something about the time of a step; what they leave open is settled at the defaults."""
     timed = [point for point in points if point.use in ("accuracy", "ranking-only") and point.step_seconds]
-    chosen, runs = [], []
-    for point, settled in zip(timed, settle(timed, Coefficients()), strict=True):
-        if point.problem is not None and isinstance(settled, Settled):
-            chosen.append(point)
-            runs.append((point.problem, settled.configuration))
+    settled = settle(timed, Coefficients())
+    assert settled.runs is not None, "no run can be modelled"
     return MeasuredRuns(
-        points=tuple(chosen),
-        counted=count_runs(runs, Coefficients()),
-        seconds=np.array([point.step_seconds for point in chosen], dtype=np.float64),
+        points=settled.points,
+        counted=settled.runs,
+        seconds=np.array([point.step_seconds for point in settled.points], dtype=np.float64),
     )
 
 

@@ -118,7 +118,7 @@ def count_runs(runs: Sequence[tuple[Problem, Configuration]], coefficients: Coef
         rows_of.setdefault(id(problem), []).append(i)
     parts = [_count_alike(runs[rows[0]][0], [runs[i][1] for i in rows], coefficients) for rows in rows_of.values()]
     order = np.concatenate([np.asarray(rows) for rows in rows_of.values()])
-    return _join(parts).take(np.argsort(order))
+    return join_runs(parts).take(np.argsort(order))
 
 
 def _count_alike(problem: Problem, configurations: Sequence[Configuration], coefficients: Coefficients) -> CountedRuns:
@@ -145,7 +145,7 @@ def counted_batch(problem: Problem, batch: Batch, resolved: Resolved) -> Counted
     )
 
 
-def _join(parts: Sequence[CountedRuns]) -> CountedRuns:
+def join_runs(parts: Sequence[CountedRuns]) -> CountedRuns:
     """Return all runs one after the other."""
     units = max(part.counts.shape[2] for part in parts)
     chunks = max(part.counts.shape[1] for part in parts)

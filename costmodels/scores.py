@@ -215,8 +215,9 @@ def _score_memory(pairs: Sequence[Pair]) -> MemoryScore:
 
 
 def _score_feasibility(pairs: Sequence[Pair]) -> Feasibility:
-    oom = [row.predicted_fits is False for point, row in pairs if point.status == "oom"]
-    ok = [row.predicted_fits is True for point, row in pairs if point.status == "ok"]
+    said = [(point.status, row.predicted_fits) for point, row in pairs if row.predicted_fits is not None]
+    oom = [not fits for status, fits in said if status == "oom"]
+    ok = [fits for status, fits in said if status == "ok"]
     return Feasibility(
         rows=len(oom) + len(ok),
         accuracy=_mean([*oom, *ok]),

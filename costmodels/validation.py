@@ -14,15 +14,13 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from autoplan.readers.points import Point
-from autoplan.spec import Problem
 from autoplan.spec.value import value
 from autoplan.units import GIB
 from costmodels.adaptation import predict_runs
 from costmodels.coefficients import Coefficients, fitted_coefficients
-from costmodels.counted_runs import count_runs
 from costmodels.cross_validation import group_rows
 from costmodels.scores import Pair, RowResult, Summary, summarize
-from costmodels.settling import Settled, settle
+from costmodels.settling import settle
 
 LEARNABLE = ("accuracy", "")
 """The uses of rows whose absolute time may be learned from."""
@@ -61,42 +59,31 @@ def predict(
     when None.
     """
     known = coefficients or fitted_coefficients()
-    predictions: list[Prediction | str] = []
-    modelled: list[tuple[Point, Problem, Settled]] = []
-    for point, found in zip(points, settle(points, known), strict=True):
-        if point.problem is not None and isinstance(found, Settled):
-            modelled.append((point, point.problem, found))
-        predictions.append(found if isinstance(found, str) else "")
-    if modelled:
-        replayed = iter(_replay(modelled, known, learn_from))
-        predictions = [reason or next(replayed) for reason in predictions]
-    return predictions
-
-
-def _replay(
-    modelled: Sequence[tuple[Point, Problem, Settled]], coefficients: Coefficients, learn_from: int
-) -> list[Prediction]:
-    points = [point for point, _, _ in modelled]
+    settled = settle(points, known)
+    if settled.runs is None:
+        return [reason or "" for reason in settled.reasons]
     found = predict_runs(
-        count_runs([(problem, settled.configuration) for _, problem, settled in modelled], coefficients),
-        coefficients,
-        groups=group_rows(points),
-        measured=np.array([point.step_seconds or np.nan for point in points]),
-        candidates=np.array([bool(point.step_seconds) and point.use in LEARNABLE for point in points]),
+        settled.runs,
+        known,
+        groups=group_rows(settled.points),
+        measured=np.array([point.step_seconds or np.nan for point in settled.points]),
+        candidates=np.array([bool(point.step_seconds) and point.use in LEARNABLE for point in settled.points]),
         count=learn_from,
     )
-    return [
+    low, high = found.low, found.high
+    predictions = iter(
         Prediction(
             seconds=float(found.seconds[i]),
-            low=float(found.low[i]),
-            high=float(found.high[i]),
-            allocated_bytes=settled.allocated_bytes,
-            reserved_bytes=settled.reserved_bytes,
-            fits=settled.fits,
+            low=float(low[i]),
+            high=float(high[i]),
+            allocated_bytes=float(settled.allocated_bytes[i]),
+            reserved_bytes=float(settled.reserved_bytes[i]),
+            fits=bool(settled.fits[i]),
             learned=bool(found.learned[i]),
         )
-        for i, (_, _, settled) in enumerate(modelled)
-    ]
+        for i in range(len(settled.points))
+    )
+    return [reason if reason is not None else next(predictions) for reason in settled.reasons]
 
 
 def validate(points: Sequence[Point], *, predictor: Predictor = predict) -> Report:

@@ -16,16 +16,25 @@ def test_json_has_the_scores_and_out_one_line_a_run(points, autoplan, tmp_path):
     answer = autoplan("validate", points, "--json", "--out", tmp_path / "rows.csv")
     assert answer.status == 0
     assert answer.json["rows"] == 8
-    assert set(answer.json) == {"rows", "scored", "by_source", "step_time", "ranking", "memory", "feasibility"}
+    scores = {"rows", "scored", "by_source", "step_time", "ranking", "memory", "feasibility", "range"}
+    assert set(answer.json) == scores
     with (tmp_path / "rows.csv").open() as stream:
         rows = list(csv.DictReader(stream))
     assert len(rows) == 8
     assert sum(row["role"] == "scored" for row in rows) == answer.json["scored"] > 0
 
 
+def test_rows_that_are_learned_from_are_not_scored(points, autoplan, tmp_path):
+    answer = autoplan("validate", points, "--calibrate", 2, "--json", "--out", tmp_path / "rows.csv")
+    with (tmp_path / "rows.csv").open() as stream:
+        roles = [row["role"] for row in csv.DictReader(stream)]
+    assert roles.count("calibration") == 2
+    assert answer.json["scored"] == roles.count("scored") == 6
+
+
 def test_the_text_has_a_line_a_source(points, autoplan):
     text = autoplan("validate", points).out
-    for word in ("llm-foundry", "MAPE", "ranking", "peak memory", "fits or not"):
+    for word in ("llm-foundry", "MAPE", "ranking", "peak memory", "fits or not", "inside their range"):
         assert word in text
 
 
