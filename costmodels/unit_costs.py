@@ -10,6 +10,7 @@ from costmodels.batch import Batch, Floats, Ints
 from costmodels.coefficients import Coefficients, fitted_coefficients
 from costmodels.distinct import distinct
 from costmodels.memory import HeldBytes, held_bytes
+from costmodels.parameters import SHARED_ENDS
 from costmodels.unit_seconds import Resolved, UnitSeconds, resolve, unit_seconds
 
 
@@ -67,5 +68,6 @@ def alike_units(batch: Batch) -> tuple[Ints, Ints]:
         batch.recompute == "full",
         batch.recompute == "selective",
         batch.recompute_layers,
+        np.isin(batch.schedule, SHARED_ENDS),
     ]
     return distinct(*(column.astype(np.int64, copy=False) for column in columns))

@@ -69,7 +69,7 @@ def plainest(problem: Problem, options: SearchOptions) -> Batch:
     """
     devices = problem.cluster.num_devices
     every = divisors(devices)
-    axes = [np.unique([options.fix.get(name, d) for d in every]) for name in ("dp_shard", "tp", "pp")]
+    axes = [sorted({options.fix.get(name, d) for d in every}) for name in ("dp_shard", "tp", "pp")]
     dp_shard, tp, pp = (grid.ravel() for grid in np.meshgrid(*axes, indexing="ij"))
     cp = np.full_like(tp, options.fix.get("cp", 1))
     dp_replicate = np.maximum(devices // (dp_shard * tp * pp * cp), 1)

@@ -1,13 +1,16 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from benchmarks.configurations import draw_configurations
 from costmodels import evaluation
-from costmodels.batch import Batch
+from costmodels.batch import Batch, even_cuts
 from costmodels.evaluation import evaluate, lower_bounds, stage_costs
 from costmodels.stage_costs import PER_CONFIGURATION
+from costmodels.unit_costs import alike_units
 from tests.costmodels.problems import make_cluster, make_group, make_problem
-from tests.tiny_models import moe_like
+from tests.tiny_models import llama_like, moe_like
 
 NODES = make_cluster(make_group(nodes=2, per_node=4))
 
@@ -28,7 +31,7 @@ def assert_same(some, others):
         assert array == pytest.approx(others[name], rel=1e-9, abs=1e-15), name
 
 
-@pytest.mark.parametrize("model", [None, moe_like()])
+@pytest.mark.parametrize("model", [llama_like(tied=True), moe_like()])
 def test_what_stands_beside_a_configuration_changes_nothing(model):
     problem = make_problem(model, NODES, global_batch=16)
     batch = draw_configurations(problem, 25)
@@ -49,10 +52,17 @@ def test_results_do_not_depend_on_the_size_of_blocks(monkeypatch, rows):
     assert_same(every_result(problem, batch), expected)
 
 
-def test_what_differs_in_its_schedule_alone_has_the_same_units():
-    problem = make_problem(cluster=NODES, global_batch=16)
+@pytest.mark.parametrize("model", [llama_like(tied=True), moe_like()])
+def test_what_differs_in_its_schedule_alone_is_costed_at_once(monkeypatch, model):
+    problem = make_problem(model, NODES, global_batch=16)
     batch = draw_configurations(problem, 300)
-    twice = batch.take(np.repeat(np.arange(len(batch)), 3))
-    costs, once = stage_costs(problem, twice), stage_costs(problem, batch)
-    assert (costs.forward_seconds[::3] == once.forward_seconds).all()
-    assert (costs.in_flight[::3] == once.in_flight).all()
+    batch = batch.take(np.flatnonzero(batch.pp == 2)[:4])
+    schedules = np.array(["gpipe", "1f1b", "zb-h1", "zb-v", "interleaved", "zb-1p"])
+    several = batch.take(np.repeat(np.arange(4), len(schedules)))
+    names = np.tile(schedules, 4)
+    several = replace(several, schedule=names, virtual_stages=1 + np.isin(names, ["zb-v", "interleaved"]))
+    several = replace(several, cuts=even_cuts(problem.model.num_layers, several.chunks))
+    assert 2 * len(alike_units(several)[1]) < len(several)
+    joined = every_result(problem, several)
+    monkeypatch.setattr(evaluation, "_worth_joining", lambda first, batch: False)
+    assert_same(joined, every_result(problem, several))
