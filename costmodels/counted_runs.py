@@ -4,7 +4,7 @@ Counting goes problem by problem and takes tens of milliseconds each; pricing ta
 together. Models with fewer kinds of blocks than others get columns of no work before embedding, head and stage.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -64,7 +64,7 @@ class CountedRuns:
 
     def terms(self, coefficients: Coefficients) -> dict[str, Floats]:
         """Return the step by term, (n,) each, as `costmodels.estimate.estimate` has it."""
-        rates = self._rates(coefficients)
+        rates = self._rates([coefficients])
         seconds = price_units(self.counted, rates)
         return step_terms(
             self.batch,
@@ -81,9 +81,16 @@ class CountedRuns:
 
         Without `simulated`, pipelines take the time of their lower bounds: within a few per cent, and far quicker.
         """
-        rates = self._rates(coefficients)
+        return self._priced(self._rates([coefficients]), finish_ranks if simulated else bound_finish)
+
+    def bounded_seconds(self, coefficients: Sequence[Coefficients]) -> Floats:
+        """Return the seconds of a step with each of k coefficients (k, n), pipelines by their lower bounds."""
+        repeated = self.take(np.tile(np.arange(len(self)), len(coefficients)))
+        seconds = repeated._priced(self._rates(coefficients), bound_finish)  # noqa: SLF001
+        return seconds.reshape(len(coefficients), len(self))
+
+    def _priced(self, rates: Rates, finish: Callable[..., Floats]) -> Floats:
         seconds = price_units(self.counted, rates)
-        finish = finish_ranks if simulated else bound_finish
         return step_total(
             self.batch,
             seconds,
@@ -96,13 +103,15 @@ class CountedRuns:
     def _pipelines(self) -> dict[str, Any]:
         return {"num_microbatches": self.num_microbatches, "send_blocks": self.send_blocks}
 
-    def _rates(self, coefficients: Coefficients) -> Rates:
-        """Return the rates as columns (n, 1)."""
+    def _rates(self, coefficients: Sequence[Coefficients]) -> Rates:
+        """Return the rates of all runs with each of k coefficients, columns (k·n, 1)."""
         rates = [
-            resolve_rates(problem, hardware, coefficients)
+            resolve_rates(problem, hardware, each)
+            for each in coefficients
             for problem, hardware in zip(self.problems, self.hardware, strict=True)
         ]
-        columns: Rates = _columns(rates, self.problem_of)
+        index = len(self.problems) * np.arange(len(coefficients))[:, None] + self.problem_of
+        columns: Rates = _columns(rates, index.ravel())
         return columns
 
 

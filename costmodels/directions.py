@@ -42,9 +42,7 @@ def along(coefficients: Coefficients, names: Sequence[str], steps: Floats) -> Co
 
 def sensitivities(runs: CountedRuns, coefficients: Coefficients, names: Sequence[str]) -> Floats:
     """Return how ln(step) changes along each direction, (n, k); pipelines by their bounds."""
-    base = np.log(runs.step_seconds(coefficients, simulated=False))
-    columns = [
-        (np.log(runs.step_seconds(along(coefficients, [name], np.array([STEP])), simulated=False)) - base) / STEP
-        for name in names
-    ]
-    return np.stack(columns, axis=1) if columns else np.zeros((len(runs), 0))
+    moved = [coefficients, *(along(coefficients, [name], np.array([STEP])) for name in names)]
+    logs = np.log(runs.bounded_seconds(moved))
+    slopes: Floats = ((logs[1:] - logs[0]) / STEP).T
+    return slopes
