@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from autoplan.errors import DataError
 from autoplan.readers.points import Point
 from costmodels.batch import Bools, Floats, Strings
 from costmodels.coefficients import Coefficients
@@ -55,6 +56,7 @@ EVEN_ROWS, DAMPING = 25, 0.7
 """A source of n rows weighs n up to `EVEN_ROWS`, beyond that n to the power 1 − `DAMPING`."""
 RANKED_WEIGHT, SMALLEST_RANKED = 0.35, 3
 """Weight of a row that counts by its differences only, and the rows that its group needs."""
+FEWEST_SOURCES = 2
 ROUNDS = 3
 """How often the pipelines are simulated; in between their bounds are corrected by the last ratio of the two."""
 DIGITS = 4
@@ -106,11 +108,18 @@ class MeasuredRuns:
         return [rows for rows in groups.values() if len(rows) >= SMALLEST_RANKED]
 
 
-def count_measured(points: Sequence[Point]) -> MeasuredRuns:
-    """Count the points that say something about the time of a step; what they leave open is settled at the defaults."""
+def count_measured(points: Sequence[Point], *, where: str) -> MeasuredRuns:
+    """Count the points that say something about the time of a step; what they leave open is settled at the defaults.
+
+    Raises DataError, which names `where` the points are from, unless two sources have times that can be trusted:
+    each is predicted from the others.
+    """
     timed = [point for point in points if point.use in ("accuracy", "ranking-only") and point.step_seconds]
     settled = settle(timed, Coefficients())
-    assert settled.runs is not None, "no run can be modelled"
+    trusted = {point.source for point in settled.points if point.use == "accuracy"}
+    if settled.runs is None or len(trusted) < FEWEST_SOURCES:
+        message = f"calibration needs step times that can be trusted of {FEWEST_SOURCES} sources, not of {len(trusted)}"
+        raise DataError(message, where=where)
     return MeasuredRuns(
         points=settled.points,
         counted=settled.runs,

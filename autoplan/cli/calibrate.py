@@ -48,7 +48,7 @@ def command(
 
     read, old = read_points(points), fitted_coefficients()
     with working("counting"):
-        measured = count_measured(read)
+        measured = count_measured(read, where=str(points or "points_fit.csv"))
     with working("fitting"):
         fitted = fit_coefficients(measured)
     with working("keeping one source aside after the other"):

@@ -17,7 +17,7 @@ def measured(tmp_path_factory):
     """Return real runs of three sources, some of which only rank."""
     path = tmp_path_factory.mktemp("points") / "points.csv"
     wanted = ("sc21", "korthikanti", "megascale")
-    return count_measured(read_points(write_rows(path, lambda row: row["source"] in wanted)))
+    return count_measured(read_points(write_rows(path, lambda row: row["source"] in wanted)), where=str(path))
 
 
 def timed(measured, seconds):
