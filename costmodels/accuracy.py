@@ -82,6 +82,7 @@ def headline(accuracy: Accuracy, *, before: Sequence[Pair] = ()) -> Table:
         f"kept aside, {LEARNED} rows learned": summarize(accuracy.learned),
     }
     figures: dict[str, Callable[[Summary], str]] = {
+        "step times": lambda s: str(sum(source.step_time_rows for source in s.by_source.values())),
         "step time, mean error": lambda s: percent(s.step_time.mape),
         "step time, median error": lambda s: percent(s.step_time.median_ape),
         "step time, 90th percentile": lambda s: percent(s.step_time.p90_ape),
@@ -108,11 +109,14 @@ def errors_by(title: str, accuracy: Accuracy, keys: Callable[[Point], Sequence[s
         ]
         timed = sum(source.step_time_rows for source in parts[1].by_source.values())
         if timed:
-            errors = [f"{percent(part.step_time.mape)} / {percent(part.step_time.median_ape)}" for part in parts]
-            inside = percent(parts[1].range.coverage)
-            rows.append((name, str(timed), *errors, inside))
+            rows.append((name, str(timed), *map(_mean_and_median, parts), percent(parts[1].range.coverage)))
     columns = ("", "rows", "fitted", "kept aside", f"{LEARNED} rows learned", "inside the range")
     return Table(title=title, columns=columns, rows=tuple(rows))
+
+
+def _mean_and_median(summary: Summary) -> str:
+    errors = summary.step_time
+    return "" if errors.mape is None else f"{percent(errors.mape)} / {percent(errors.median_ape)}"
 
 
 def ranking_table(accuracy: Accuracy) -> Table:
