@@ -10,7 +10,7 @@ from autoplan import __version__
 from autoplan.cli.main import app, invoke
 from tests.commands import SCRIPT, run_autoplan
 
-VERBS = ("profile", "plan", "estimate", "explain", "diff", "trace", "run", "validate", "serve", "demo")
+VERBS = ("profile", "plan", "estimate", "explain", "diff", "trace", "run", "validate", "calibrate", "serve", "demo")
 
 
 def test_every_verb_has_a_file_of_its_own():
