@@ -180,9 +180,9 @@ def _highest(default: Coefficients) -> Floats:
     return np.array([-np.log(getattr(default, name)) if name.startswith("hidden") else WIDEST for name in PRIORS])
 
 
-def round_digits(number: float) -> float:
-    """Return a number with `DIGITS` significant digits."""
-    return float(f"{float(number):.{DIGITS}g}")
+def round_digits(number: float, digits: int = DIGITS) -> float:
+    """Return a number with so many significant digits."""
+    return float(f"{float(number):.{digits}g}")
 
 
 def _fit(measured: MeasuredRuns, default: Coefficients, start: Floats) -> Floats:

@@ -103,4 +103,4 @@ def _learned_quantile(folds: Folds) -> float:
     """Return how many deviations hold `COVERED` of the runs that are predicted after learning from others."""
     measured, found = folds.measured, folds.predict(LEARNED)
     off = np.abs(np.log(measured.seconds / found.seconds)) / found.deviations
-    return round_digits(weighted_quantile(off, _trusted_groups(measured, measured.trusted & ~found.learned)))
+    return round_digits(weighted_quantile(off, _trusted_groups(measured, measured.trusted & ~found.learned)), 3)

@@ -28,6 +28,7 @@ EXPECTED = {
 EXPECTED_WITHIN = 0.5
 """What the standard deviations between frameworks are expected to be, and within which deviation of their logs."""
 EVEN_ROWS = 25
+DIGITS = 2
 
 
 def fit_spread(slopes: Floats, residuals: Floats, groups: Sequence[Ints]) -> Spread:
@@ -53,12 +54,13 @@ def fit_spread(slopes: Floats, residuals: Floats, groups: Sequence[Ints]) -> Spr
             total += _weight(len(rows)) * float(0.5 * white @ white + np.log(root.diagonal()).sum())
         return total
 
-    between = np.exp(minimize(cost, expected, method="L-BFGS-B").x)
+    found = np.exp(minimize(cost, expected, method="L-BFGS-B").x)
+    between = np.array([round_digits(deviation, DIGITS) for deviation in found])
     deviations = np.sqrt((slopes**2) @ between**2 + RESIDUAL**2)
     return Spread(
-        between={name: round_digits(deviation) for name, deviation in zip(EXPECTED, between, strict=True)},
+        between=dict(zip(EXPECTED, between.tolist(), strict=True)),
         residual=RESIDUAL,
-        quantile=round_digits(weighted_quantile(np.abs(residuals) / deviations, groups)),
+        quantile=round_digits(weighted_quantile(np.abs(residuals) / deviations, groups), DIGITS + 1),
     )
 
 
