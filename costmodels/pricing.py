@@ -25,9 +25,9 @@ class Rates:
     """Shares of the nominal rates that are reached, and what the host and overlapping cost.
 
     `products`, `low_products`, `grouped_products`, `low_grouped_products`, `attention`, `memory` and `optimizer` are
-    at most about 1; `host_seconds` is of one launch. Of communication that runs beside compute, `hidden_…` is the share that can hide.
-    `step_seconds` is spent once per step whatever is trained; `jitter` is the share of the step by which the slowest
-    of many ranks lags behind the mean, for each doubling of the nodes.
+    at most about 1; `host_seconds` is of one operation. Of communication that runs beside compute, `hidden_…` is the
+    share that can hide. `step_seconds` is spent once per step whatever is trained; `jitter` is the share of the step by
+    which the slowest of many ranks lags behind the mean, for each doubling of the nodes.
     """
 
     products: Any
