@@ -17,12 +17,12 @@ from costmodels.coefficients import Coefficients
 from costmodels.distinct import take_rows
 from costmodels.hardware import resolve_hardware
 from costmodels.pipeline import flight_table
-from costmodels.stage_costs import PER_CONFIGURATION, StageCosts, count_units, sum_chunks, sum_units
+from costmodels.stage_costs import PER_CONFIGURATION, StageCosts, count_units, sum_chunks, sum_units_each
 from costmodels.step_terms import finish_ranks, sends_block, step_terms
 from costmodels.unit_costs import UnitCosts, alike_units, unit_costs
 
-MOST_ROWS, MOST_CHUNKS = 1 << 16, 1 << 18
-"""Of a block: configurations, and chunks of all of them."""
+MOST_ROWS, MOST_CHUNKS, FEW_ROWS = 1 << 16, 1 << 18, 1 << 12
+"""Of a block: the most configurations, the most chunks of all of them, and how many are too few to keep apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,8 +138,10 @@ def evaluate_units(
 
 def rank_bytes(batch: Batch, counts: Floats, flights: Ints, static: Floats, in_flight_bytes: Floats) -> Floats:
     """Return the bytes of every pipeline rank (n, max_pp): of its chunks, and what every rank has once."""
-    chunks = sum_units(counts[:, :, :-1], static[:, :-1]) + flights * sum_units(counts, in_flight_bytes)
-    held = sum_chunks(batch, chunks)
+    by_chunk = static.copy()
+    by_chunk[:, -1] = 0.0
+    once, passing = sum_units_each(counts, by_chunk, in_flight_bytes)
+    held = sum_chunks(batch, once + flights * passing)
     exists = np.arange(held.shape[1]) < batch.pp[:, None]
     return held + exists * static[:, None, -1]
 
@@ -201,11 +203,17 @@ def _blocks(rows: int) -> Iterator[slice]:
 
 
 def _blocks_by_chunks(chunks: Ints, num_microbatches: Ints) -> Iterator[Ints]:
-    """Yield rows in ascending order of their chunks, at most `MOST_ROWS` and about `MOST_CHUNKS` chunks at a time."""
+    """Yield rows in ascending order of their chunks, so many that arrays have at most `MOST_CHUNKS` places for chunks.
+
+    Blocks of more than `FEW_ROWS` have at most twice as many columns as any of their rows needs.
+    """
     order = np.lexsort((num_microbatches, chunks))
     start, ordered = 0, chunks[order]
     while start < len(order):
-        stop = start + min(MOST_ROWS, max(MOST_CHUNKS // int(ordered[start]), 1))
+        window = ordered[start : start + MOST_ROWS]
+        alike = max(int(np.searchsorted(window, 2 * window[0], side="right")), FEW_ROWS)
+        fitting = int(np.searchsorted(window * np.arange(1, len(window) + 1), MOST_CHUNKS, side="right"))
+        stop = start + max(min(alike, fitting), 1)
         yield order[start:stop]
         start = stop
 

@@ -112,6 +112,12 @@ def sum_units(counts: Floats, costs: Floats) -> Floats:
     return sums
 
 
+def sum_units_each(counts: Floats, *costs: Floats) -> list[Floats]:
+    """Return `sum_units` of several costs, at once, which is quicker."""
+    sums = np.matmul(counts, np.stack(costs, axis=-1))
+    return [sums[..., i] for i in range(len(costs))]
+
+
 def ranks_of_chunks(batch: Batch) -> Ints:
     """Return which pipeline rank holds each chunk, shape (n, max_chunks); past the last chunk the first rank."""
     code = schedule_codes(batch.schedule)
@@ -132,3 +138,12 @@ def sum_chunks(batch: Batch, values: Floats) -> Floats:
     sums: Any = np.bincount(places.ravel(), weights=values.ravel(), minlength=len(batch) * max_pp)
     result: Floats = sums.reshape(len(batch), max_pp)
     return result
+
+
+def count_rank_units(batch: Batch, counts: Floats, rank: Ints) -> Floats:
+    """Return how many units of each kind the chunks of one pipeline rank (n,) of each configuration have: (n, u)."""
+    if int(batch.virtual_stages.max()) == 1:
+        return counts[np.arange(len(batch)), rank]
+    mine = (ranks_of_chunks(batch) == rank[:, None]).astype(np.float64)
+    units: Floats = np.matmul(mine[:, None, :], counts)[:, 0]
+    return units

@@ -13,7 +13,7 @@ from autoplan.spec import Problem
 from costmodels.batch import Batch, Bools, Floats, Ints
 from costmodels.hardware import Hardware
 from costmodels.pipeline import Event, bound_makespan, finish_seconds, simulate, start_seconds
-from costmodels.stage_costs import sum_chunks, sum_units
+from costmodels.stage_costs import count_rank_units, sum_chunks, sum_units, sum_units_each
 from costmodels.unit_seconds import UnitSeconds
 
 SEARCHED = ("zb-1p", "zb-2p")
@@ -39,15 +39,14 @@ def finish_ranks(
 
     `SEARCHED` schedules are simulated one by one; without `simulated` they get lower bounds.
     """
-    weight = sum_units(counts, seconds.weight)
-    forward = sum_units(counts, seconds.all_forward)
+    forward, backward, weight = sum_units_each(counts, seconds.all_forward, seconds.all_backward, seconds.weight)
     finish = finish_seconds(
         batch.schedule,
         batch.pp,
         batch.virtual_stages,
         num_microbatches,
         forward=forward,
-        backward=sum_units(counts, seconds.all_backward) - weight,
+        backward=backward - weight,
         weight=weight,
         send_seconds=seconds.send,
         send_blocks=send_blocks,
@@ -86,19 +85,19 @@ def bound_finish(
     batch: Batch, seconds: UnitSeconds, counts: Floats, *, num_microbatches: Ints, send_blocks: Bools
 ) -> Floats:
     """Return a lower bound on when all ranks have done their last backward, (n, 1), for every schedule."""
-    weight = sum_units(counts, seconds.weight)
+    forward, backward, weight = sum_units_each(counts, seconds.all_forward, seconds.all_backward, seconds.weight)
     makespan = bound_makespan(
         batch.schedule,
         batch.pp,
         batch.virtual_stages,
         num_microbatches,
-        forward=sum_units(counts, seconds.all_forward),
-        backward=sum_units(counts, seconds.all_backward) - weight,
+        forward=forward,
+        backward=backward - weight,
         weight=weight,
         send_seconds=seconds.send,
         send_blocks=send_blocks,
     )
-    work = sum_chunks(batch, sum_units(counts, seconds.all_forward + seconds.all_backward)).max(axis=1)
+    work = sum_chunks(batch, forward + backward).max(axis=1)
     searched = np.isin(batch.schedule, SEARCHED)
     return np.where(searched, num_microbatches * work, makespan)[:, None]
 
@@ -143,17 +142,23 @@ def step_terms(
     pipeline, as far as it goes, and the bubble. `finish` has shape (n, max_pp) or (n, 1); `step_seconds` and the
     share `jitter` are numbers or (n,).
     """
-    turn = sum_chunks(batch, sum_units(counts, seconds.all_forward + seconds.all_backward))
+    turn, reduce, optimizer = (
+        sum_chunks(batch, chunks)
+        for chunks in sum_units_each(
+            counts, seconds.all_forward + seconds.all_backward, seconds.reduce, seconds.optimizer
+        )
+    )
     busiest, rows, m = turn.argmax(axis=1), np.arange(len(batch)), num_microbatches
+    units = count_rank_units(batch, counts, busiest)
 
     def own(*parts: Floats) -> Floats:
-        work: Floats = m * sum_chunks(batch, sum_units(counts, sum(parts, np.zeros(1))))[rows, busiest]
+        work: Floats = m * (units * sum(parts, np.zeros(1))).sum(axis=1)
         return work
 
     makespan = finish.max(axis=1)
     waiting = np.maximum(makespan - m * turn[rows, busiest], 0.0)
     send = np.minimum(waiting, 2 * (batch.chunks - 1) * seconds.send)
-    reduced = (finish + sum_chunks(batch, sum_units(counts, seconds.reduce))).max(axis=1)
+    reduced = (finish + reduce).max(axis=1)
     terms = {
         "compute": own(seconds.forward, seconds.backward),
         "recompute": own(seconds.recompute),
@@ -163,7 +168,7 @@ def step_terms(
         "pipeline_bubble": waiting - send,
         "pipeline_send": send,
         "data_parallel": own(seconds.data_forward, seconds.data_backward) + (reduced - makespan),
-        "optimizer": sum_chunks(batch, sum_units(counts, seconds.optimizer)).max(axis=1),
+        "optimizer": optimizer.max(axis=1),
     }
     total = sum(terms.values(), np.zeros(len(batch)))
     return terms | {"overhead": total * jitter + step_seconds}
@@ -173,7 +178,8 @@ def step_total(
     batch: Batch, seconds: UnitSeconds, counts: Floats, finish: Floats, *, step_seconds: Any, jitter: Any
 ) -> Floats:
     """Return the sum of `step_terms` (n,) without telling them apart."""
-    reduced = (finish + sum_chunks(batch, sum_units(counts, seconds.reduce))).max(axis=1)
-    optimizer = sum_chunks(batch, sum_units(counts, seconds.optimizer)).max(axis=1)
-    total: Floats = (reduced + optimizer) * (1 + jitter) + step_seconds
+    reduce, optimizer = (
+        sum_chunks(batch, chunks) for chunks in sum_units_each(counts, seconds.reduce, seconds.optimizer)
+    )
+    total: Floats = ((finish + reduce).max(axis=1) + optimizer.max(axis=1)) * (1 + jitter) + step_seconds
     return total

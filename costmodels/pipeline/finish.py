@@ -1,8 +1,9 @@
 """When the ranks of many configurations are done, all configurations that run the same program together.
 
 For gpipe the times are a closed form: two flow shops of m equal jobs one after the other. The other schedules go
-tick by tick through their program with all their configurations as one vector. zb-1p and zb-2p have no program
-before their order is searched, so they get a bound (`bound_searched`).
+tick by tick through their program with all their configurations as one vector, 1f1b only until it repeats itself
+(`costmodels.pipeline.steady`). zb-1p and zb-2p have no program before their order is searched, so they get a bound
+(`bound_searched`).
 """
 
 import numpy as np
@@ -12,6 +13,7 @@ from costmodels.pipeline.closed import arrivals, bound_searched, finish_gpipe
 from costmodels.pipeline.grouping import Group, groups
 from costmodels.pipeline.jobs import SEARCHED
 from costmodels.pipeline.program import fixed_program, run_program
+from costmodels.pipeline.steady import fewest_microbatches, finish_1f1b
 from costmodels.pipeline.times import ChunkTimes
 
 
@@ -34,7 +36,8 @@ def finish_seconds(
     """
     finish = np.zeros((len(pp), int(pp.max(initial=0))))
     closed = (pp == 1) | (schedule == "gpipe")  # whatever m is
-    for group in groups(schedule, pp, virtual_stages, np.where(closed, 0, num_microbatches)):
+    few = np.where(schedule == "1f1b", np.minimum(num_microbatches, fewest_microbatches(pp)), num_microbatches)
+    for group in groups(schedule, pp, virtual_stages, np.where(closed, 0, few)):
         times = group.times(
             forward=forward, backward=backward, weight=weight, send_seconds=send_seconds, send_blocks=send_blocks
         )
@@ -70,6 +73,8 @@ def _finish(group: Group, times: ChunkTimes, m: Ints) -> Floats:
         return finish_gpipe(times, m)
     if group.schedule in SEARCHED:
         return bound_searched(group.schedule, times, group.num_microbatches)
+    if group.schedule == "1f1b" and group.num_microbatches == fewest_microbatches(group.pp):
+        return finish_1f1b(times, m)
     program = fixed_program(
         group.schedule,
         pp=group.pp,

@@ -48,17 +48,37 @@ def fixed_program(schedule: Schedule, *, pp: int, virtual_stages: int, num_micro
     orders = [
         order_codes(schedule, rank=rank, pp=pp, virtual_stages=virtual_stages, num_microbatches=m) for rank in range(pp)
     ]
-    return compile_program(orders, chunk_rank(schedule, pp=pp, virtual_stages=virtual_stages), num_microbatches=m)
+    ranks = chunk_rank(schedule, pp=pp, virtual_stages=virtual_stages)
+    ticks = _ticks_of_1f1b(np.concatenate(orders), pp, m) if schedule == "1f1b" else None
+    return compile_program(orders, ranks, num_microbatches=m, ticks=ticks)
 
 
-def compile_program(orders: Sequence[Ints], ranks: Ints, *, num_microbatches: int) -> Program:
-    """Lay the orders of all ranks out in ticks; `ranks` (chunks,) says which rank holds each chunk."""
+def _ticks_of_1f1b(codes: Ints, pp: int, m: int) -> Ints:
+    """Return a tick, from 1, for each job: from tick 2·pp + 1 to 2·m − 2 two and two ticks do the same.
+
+    Counted from 0, rank r does the forward of micro-batch j on tick r + j before its first backward and on r + 2·j
+    after it, and the backward on 2·pp − 1 − r + 2·j.
+    """
+    part, microbatch = np.divmod(codes, m)
+    kind, rank = np.divmod(part, pp)
+    forward = rank + np.where(microbatch < pp - rank, 1, 2) * microbatch
+    ticks: Ints = 1 + np.where(kind == FORWARD, forward, 2 * pp - 1 - rank + 2 * microbatch)
+    return ticks
+
+
+def compile_program(
+    orders: Sequence[Ints], ranks: Ints, *, num_microbatches: int, ticks: Ints | None = None
+) -> Program:
+    """Lay the orders of all ranks out in ticks; `ranks` (chunks,) says which rank holds each chunk.
+
+    `ticks` are those of all jobs, from 1, where they are known.
+    """
     m, chunks = num_microbatches, len(ranks)
     codes = np.concatenate(orders)
     none = 2 * chunks * m
     outputs, inputs = _outputs(codes, chunks, m), _inputs(codes, chunks, m)
-    ends = np.cumsum([len(order) for order in orders]).tolist()
-    ticks = _find_ticks(ends, outputs, inputs, none=none)
+    if ticks is None:
+        ticks = _find_ticks(np.cumsum([len(order) for order in orders]).tolist(), outputs, inputs, none=none)
     sequence = np.argsort(ticks, kind="stable")
     codes, tick, outputs = codes[sequence], ticks[sequence], outputs[sequence]
     inputs = tuple(needed[sequence] for needed in inputs)
@@ -161,7 +181,23 @@ def run_program(
     """
     n = seconds.shape[1]
     arrivals, free = np.zeros((num_slots, n)), np.zeros((program.pp, n))
-    for start, stop in pairwise(program.ticks):
+    run_ticks(program, program.ticks, arrivals, free, seconds, travel, reads=reads, write=write)
+    return free, arrivals
+
+
+def run_ticks(
+    program: Program,
+    ticks: tuple[int, ...],
+    arrivals: Floats,
+    free: Floats,
+    seconds: Floats,
+    travel: Floats,
+    *,
+    reads: tuple[Ints, ...],
+    write: Ints,
+) -> None:
+    """Go through the jobs between some of the program's `ticks`, from and to what `arrivals` and `free` are then."""
+    for start, stop in pairwise(ticks):
         rank, part = program.rank[start:stop], program.part[start:stop]
         done = free[rank]
         for read in reads:
@@ -170,7 +206,6 @@ def run_program(
         free[rank] = done
         done += travel[part]
         arrivals[write[start:stop]] = done
-    return free, arrivals
 
 
 def run_one(program: Program, times: ChunkTimes) -> tuple[Floats, Floats]:
