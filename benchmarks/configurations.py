@@ -1,5 +1,6 @@
 """Configurations to measure with: drawn from everything that the rules allow."""
 
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from itertools import product
 from math import prod
@@ -18,7 +19,9 @@ LAYERS_AND_ENDS = 2
 DEGREES = ("dp_replicate", "dp_shard", "cp", "tp", "pp")
 
 
-def draw_configurations(problem: Problem, count: int, *, seed: int = 0) -> Batch:
+def draw_configurations(
+    problem: Problem, count: int, *, schedules: Sequence[Schedule] = get_args(Schedule), seed: int = 0
+) -> Batch:
     """Return `count` valid configurations with even cuts.
 
     The space is the product of all degree tuples with all micro-batches, schedules (interleaved ones with every number
@@ -26,7 +29,7 @@ def draw_configurations(problem: Problem, count: int, *, seed: int = 0) -> Batch
     with replacement, so that any count can be had: every schedule as often as another, all else evenly.
     """
     rng = np.random.default_rng(seed)
-    axes = _axes(problem)
+    axes = _axes(problem, schedules)
     parts: list[Batch] = []
     while sum(map(len, parts)) < count:
         drawn = _draw(axes, rng)
@@ -35,17 +38,18 @@ def draw_configurations(problem: Problem, count: int, *, seed: int = 0) -> Batch
     return replace(batch, cuts=even_cuts(problem.model.num_layers, batch.chunks))
 
 
-def _axes(problem: Problem) -> list[dict[str, Any]]:
+def _axes(problem: Problem, schedules: Sequence[Schedule]) -> list[dict[str, Any]]:
     """Return columns that are drawn together: every dict is one axis of the product."""
     most = (problem.model.num_layers + LAYERS_AND_ENDS) // 2
-    interleaved = [("interleaved", v) for v in range(2, most + 1)]
-    others = [(s, 2 if s in TWO_CHUNKS else 1) for s in get_args(Schedule) if s != "interleaved"]
-    schedules, stages = zip(*interleaved, *(others * len(interleaved)), strict=True)
+    chunks = {s: [2] if s in TWO_CHUNKS else range(2, most + 1) if s == "interleaved" else [1] for s in schedules}
+    repeats = most - 1 if "interleaved" in schedules else 1
+    pairs = [(s, v) for s, several in chunks.items() for v in several for _ in range(repeats // len(several))]
+    names, stages = zip(*pairs, strict=True)
     experts = any(isinstance(block.feed_forward, Moe) for block in problem.model.blocks)
     parts = np.asarray(divisors(problem.cluster.num_devices) if experts else [1])
     return [
         dict(zip(DEGREES, _degree_tuples(problem.cluster.num_devices).T, strict=True)),
-        {"schedule": np.asarray(schedules), "virtual_stages": np.asarray(stages)},
+        {"schedule": np.asarray(names), "virtual_stages": np.asarray(stages)},
         {"cp_method": np.asarray(get_args(CpMethod))},
         {"sequence_parallel": np.asarray([False, True])},
         {"zero_stage": np.arange(4)},

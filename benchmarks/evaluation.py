@@ -11,7 +11,7 @@ import sys
 from typing import Any
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-FUNCTIONS = ("lower_bounds", "stage_costs")
+FUNCTIONS = ("lower_bounds", "stage_costs", "evaluate")
 SIZES = (10_000, 100_000, 1_000_000)
 MIB = 2**20
 

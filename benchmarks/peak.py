@@ -3,11 +3,13 @@
 import json
 import resource
 import sys
+from typing import get_args
 
-from autoplan.spec import Problem
+from autoplan.spec import Problem, Schedule
 from benchmarks.configurations import draw_configurations
 from benchmarks.rates import llama_on_16k
 from costmodels import estimate
+from solver.options import SEARCHED
 
 UNIT = 1 if sys.platform == "darwin" else 1024
 """What the system counts in."""
@@ -15,7 +17,8 @@ UNIT = 1 if sys.platform == "darwin" else 1024
 
 def measure(problem: Problem, name: str, count: int) -> dict[str, int]:
     """Return bytes: of all the process, and of it when it had the configurations and no costs yet."""
-    batch = draw_configurations(problem, count)
+    schedules = SEARCHED if name == "evaluate" else get_args(Schedule)
+    batch = draw_configurations(problem, count, schedules=schedules)
     before = _peak()
     getattr(estimate, name)(problem, batch)
     return {"configurations": before, "total": _peak()}

@@ -35,7 +35,7 @@ def measure(problem: Problem, count: int, *, rounds: int = ROUNDS, one_by_one: i
     A round has each way once, and ratios are of the same round, so that what else the machine does tells little.
     """
     every = draw_configurations(problem, count)
-    searched = every.take(np.isin(every.schedule, SEARCHED))
+    searched = draw_configurations(problem, count, schedules=SEARCHED)
     few = searched.take(slice(one_by_one))
     ways: dict[str, tuple[int, Callable[[], object]]] = {
         "lower_bounds": (len(every), lambda: lower_bounds(problem, every)),

@@ -29,13 +29,12 @@ MOST_ROWS, MOST_CHUNKS, FEW_ROWS = 1 << 16, 1 << 18, 1 << 12
 class Evaluation:
     """What n configurations cost.
 
-    `terms` (each (n,)) add up to `step_seconds` (n,); `memory_bytes` (n, max_pp) is 0 past pp, and
-    `peak_memory_bytes` (n,) its largest. `fits` (n,) compares that with `memory_limit_bytes`.
+    `terms` (each (n,)) add up to `step_seconds` (n,); `peak_memory_bytes` (n,) is of the fullest pipeline rank, and
+    `fits` (n,) compares it with `memory_limit_bytes`.
     """
 
     step_seconds: Floats
     terms: dict[str, Floats]
-    memory_bytes: Floats
     peak_memory_bytes: Floats
     memory_limit_bytes: int
     fits: Bools
@@ -70,7 +69,7 @@ def lower_bounds(problem: Problem, batch: Batch) -> tuple[Floats, Floats]:
 
 
 def evaluate(problem: Problem, batch: Batch, *, coefficients: Coefficients | None = None) -> Evaluation:
-    """Return time by term and memory by stage of every configuration with its own cuts.
+    """Return time by term and the peak of memory of every configuration with its own cuts.
 
     Configurations with as many chunks go together, so that arrays have no more columns than they need, and those with
     the same pipeline next to each other, so that what ranks do when is laid out once.
@@ -78,12 +77,10 @@ def evaluate(problem: Problem, batch: Batch, *, coefficients: Coefficients | Non
     blocks = list(_blocks_by_chunks(batch.chunks, num_microbatches(problem, batch)))
     if len(blocks) <= 1:
         return _evaluate_block(problem, batch, coefficients)
-    memory_bytes = np.zeros((len(batch), int(batch.pp.max())))
     arrays: dict[str, Floats] = {}
     for rows in blocks:
         block = _trimmed(batch, rows)
         part = _evaluate_block(problem, block, coefficients)
-        memory_bytes[rows, : part.memory_bytes.shape[1]] = part.memory_bytes
         found = part.terms | {"step": part.step_seconds, "peak": part.peak_memory_bytes}
         for name, values in found.items():
             arrays.setdefault(name, np.empty(len(batch)))[rows] = values
@@ -91,7 +88,6 @@ def evaluate(problem: Problem, batch: Batch, *, coefficients: Coefficients | Non
     return Evaluation(
         step_seconds=step,
         terms=arrays,
-        memory_bytes=memory_bytes,
         peak_memory_bytes=peak,
         memory_limit_bytes=limit,
         fits=peak <= limit,
@@ -123,17 +119,26 @@ def evaluate_units(
         step_seconds=costs.resolved.rates.step_seconds,
         jitter=costs.jitter,
     )
-    table, flight = _flights(problem, batch, counts.shape[1])
-    memory = rank_bytes(batch, counts, table[flight], costs.static_bytes[index], costs.in_flight_bytes[index])
-    peak, limit = memory.max(axis=1), hardware.memory_limit_bytes
+    held = _rank_memory(problem, batch, counts, costs.static_bytes[index], costs.in_flight_bytes[index])
+    peak, limit = held.max(axis=1), hardware.memory_limit_bytes
     return Evaluation(
         step_seconds=sum(terms.values(), np.zeros(len(batch))),
         terms=terms,
-        memory_bytes=memory,
         peak_memory_bytes=peak,
         memory_limit_bytes=limit,
         fits=peak <= limit,
     )
+
+
+def rank_memory(problem: Problem, batch: Batch) -> Floats:
+    """Return the bytes of every pipeline rank (n, max_pp), 0 past pp."""
+    costs = unit_costs(problem, batch, None)
+    return _rank_memory(problem, batch, count_units(problem.model, batch), costs.static_bytes, costs.in_flight_bytes)
+
+
+def _rank_memory(problem: Problem, batch: Batch, counts: Floats, static: Floats, in_flight_bytes: Floats) -> Floats:
+    table, flight = _flights(problem, batch, counts.shape[1])
+    return rank_bytes(batch, counts, table[flight], static, in_flight_bytes)
 
 
 def rank_bytes(batch: Batch, counts: Floats, flights: Ints, static: Floats, in_flight_bytes: Floats) -> Floats:

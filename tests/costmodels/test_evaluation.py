@@ -6,7 +6,7 @@ import pytest
 from benchmarks.configurations import draw_configurations
 from costmodels import evaluation
 from costmodels.batch import Batch, even_cuts
-from costmodels.evaluation import evaluate, lower_bounds, stage_costs
+from costmodels.evaluation import evaluate, lower_bounds, rank_memory, stage_costs
 from costmodels.stage_costs import PER_CONFIGURATION
 from costmodels.unit_costs import alike_units
 from tests.costmodels.problems import make_cluster, make_group, make_problem
@@ -20,7 +20,7 @@ def every_result(problem, batch: Batch):
     costs, found = stage_costs(problem, batch), evaluate(problem, batch)
     seconds, needed = lower_bounds(problem, batch)
     arrays = {name: getattr(costs, name) for name in PER_CONFIGURATION if name != "flight"}
-    arrays |= {"in_flight": costs.in_flight.sum(axis=1), "memory": found.memory_bytes.sum(axis=1)}
+    arrays |= {"in_flight": costs.in_flight.sum(axis=1), "memory": rank_memory(problem, batch).sum(axis=1)}
     arrays |= {"seconds": seconds, "needed": needed, "step": found.step_seconds, "peak": found.peak_memory_bytes}
     return arrays | found.terms
 
