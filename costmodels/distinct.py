@@ -10,7 +10,7 @@ from costmodels.batch import Batch, Ints, select_rows
 
 Rows = TypeVar("Rows")
 
-ROOM = 32
+ROOM = 2
 """Tables of ranks have at most this many places for each row."""
 
 

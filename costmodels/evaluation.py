@@ -169,7 +169,7 @@ def _block_costs(problem: Problem, batch: Batch, max_chunks: int) -> StageCosts:
 
 def _worth_joining(first: Ints, batch: Batch) -> bool:
     """Return whether it is quicker to cost the distinct ones and repeat them than to cost all."""
-    return 2 * len(first) < len(batch)
+    return 4 * len(first) < 3 * len(batch)
 
 
 def _costs_of_all(problem: Problem, batch: Batch, flights: tuple[Ints, Ints]) -> StageCosts:
