@@ -25,12 +25,13 @@ GRADIENTS_OF_WIDEST = 1.5
 class Activations:
     """Bytes of a micro-batch: `kept` (n, u) until its backward, `working` (n,) while the widest layer's backward runs.
 
-    `logits` (n,) of the last stage stay until the backward, `loss` (n,) are the copies that exist once, and `gathered`
-    (n,) what gathering all logits left behind before.
+    There are `entries` (n,) logits on a rank. `logits` (n,) of the last stage stay until the backward, `loss` (n,) are
+    the copies that exist once, and `gathered` (n,) what gathering all logits left behind before.
     """
 
     kept: Floats
     working: Floats
+    entries: Floats
     logits: Floats
     loss: Floats
     gathered: Floats
@@ -40,10 +41,11 @@ def count_activations(problem: Problem, batch: Batch, scale: Floats) -> Activati
     """Return the activations of every unit; `scale` (n, num_blocks) is measured over counted bytes."""
     index, first = distinct_units(batch)
     kept, working = _count_units(problem, batch.take(first), scale[first])
-    logits, loss, gathered = _logits(problem, batch, sizes_of(problem, batch))
+    entries, logits, loss, gathered = _logits(problem, batch, sizes_of(problem, batch))
     return Activations(
         kept=select_rows(kept, index),
         working=working[index],
+        entries=entries,
         logits=logits,
         loss=loss,
         gathered=gathered,
@@ -82,8 +84,8 @@ def _layer(
     return here * (share * mode + (1 - share) * none), rebuilt + 2 * sizes.hidden_bytes + GRADIENTS_OF_WIDEST * widest
 
 
-def _logits(problem: Problem, batch: Batch, sizes: Sizes) -> tuple[Floats, Floats, Floats]:
-    """Return the logits' bytes in flight, once, and what gathering them takes.
+def _logits(problem: Problem, batch: Batch, sizes: Sizes) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return the number of logits, their bytes in flight, once, and what gathering them takes.
 
     The fp32 log-softmax stays until the backward (a fused loss turns the logits into their own gradient instead), with
     the logits themselves where a pipeline keeps its stages' outputs; the other fp32 copies exist once. Where every rank
@@ -95,4 +97,4 @@ def _logits(problem: Problem, batch: Batch, sizes: Sizes) -> tuple[Floats, Float
     outputs = np.where((batch.pp > 1) & stack.preallocates, sizes.element, 0)
     gathered = np.where((batch.tp > 1) & (not stack.parallel_loss), 3 * entries * sizes.element, 0.0)
     kept = sizes.element if stack.fused_loss else LOSS_BYTES + outputs
-    return entries * kept, entries * LOSS_BYTES * stack.logit_copies, gathered
+    return entries, entries * kept, entries * LOSS_BYTES * stack.logit_copies, gathered

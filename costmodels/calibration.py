@@ -28,8 +28,8 @@ RESIDUAL = 0.1
 PRIORS = {
     "products": 0.10,
     "low_products": 0.15,
-    "grouped_products": 0.20,
-    "low_grouped_products": 0.30,
+    "grouped_products": 0.05,
+    "low_grouped_products": 0.15,
     "attention": 0.15,
     "memory": 0.12,
     "optimizer": 0.30,
@@ -50,6 +50,19 @@ PRIORS = {
     "memory.blackwell": 0.10,
 }
 """Standard deviations of the logs of what is fitted around the defaults; a coefficient that is not here keeps its."""
+SHARES = frozenset(PRIORS) & {
+    "products",
+    "low_products",
+    "grouped_products",
+    "low_grouped_products",
+    "attention",
+    "memory",
+    "intra",
+    "inter",
+    "hidden_data",
+    "hidden_tensor",
+}
+"""What cannot be more than 1."""
 WIDEST = 2.5
 """How far the log of a coefficient may go from its default: a factor of twelve."""
 EVEN_ROWS, DAMPING = 25, 0.7
@@ -176,8 +189,8 @@ def _rounded(coefficients: Coefficients) -> Coefficients:
 
 
 def _highest(default: Coefficients) -> Floats:
-    """Return the upper bounds (k,) of the logs: no more can hide than all."""
-    return np.array([-np.log(getattr(default, name)) if name.startswith("hidden") else WIDEST for name in PRIORS])
+    """Return the upper bounds (k,) of the logs: no more can hide than all, and no rate exceeds the nominal one."""
+    return np.array([-np.log(getattr(default, name)) if name in SHARES else WIDEST for name in PRIORS])
 
 
 def round_digits(number: float, digits: int = DIGITS) -> float:

@@ -96,9 +96,9 @@ def resolve_rates(problem: Problem, hardware: Hardware, coefficients: Coefficien
     kappa = Contention(compute_slowdown=coefficients.contention, communication_slowdown=COMMUNICATION_SLOWDOWN)
     return Rates(
         products=of("products") * sustained,
-        low_products=of("low_products") * sustained,
+        low_products=of("low_products"),
         grouped_products=of("grouped_products") * sustained,
-        low_grouped_products=of("low_grouped_products") * sustained,
+        low_grouped_products=of("low_grouped_products"),
         attention=of("attention") * sustained,
         memory=of("memory"),
         optimizer=of("optimizer"),

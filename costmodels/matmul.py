@@ -8,7 +8,7 @@ import numpy as np
 from autoplan.spec import Problem
 from costmodels.batch import Floats
 from costmodels.hardware import Hardware
-from costmodels.precision import PRECISIONS
+from costmodels.precision import resolve_precision
 
 MULTIPROCESSORS = {"volta": 80, "turing": 40, "ampere": 108, "ada": 142, "hopper": 132, "blackwell": 148, "cdna2": 110}
 MULTIPROCESSORS |= {"cdna3": 304, "cdna4": 256}
@@ -103,7 +103,7 @@ def resolve_matmul(problem: Problem, hardware: Hardware) -> Matmul:
         sizes = np.array([(t.m, t.k, t.n) for t in timings], dtype=np.float64)
         rates = 2.0 * sizes.prod(axis=1) / np.array([t.timing.seconds for t in timings])
         return MeasuredMatmul(log_sizes=np.log(sizes), log_rates=np.log(rates))
-    precision = PRECISIONS[problem.workload.precision]
+    precision = resolve_precision(problem)
     return RooflineMatmul(
         flops=hardware.matmul_flops,
         low_flops=hardware.low_matmul_flops,

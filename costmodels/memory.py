@@ -37,11 +37,12 @@ import numpy as np
 
 from autoplan.spec import Problem
 from autoplan.spec.problem import num_microbatches
-from costmodels.activations import count_activations
+from costmodels.activations import Activations, count_activations
 from costmodels.batch import Batch, Bools, Floats
 from costmodels.bounds import count_model
 from costmodels.hardware import Hardware
 from costmodels.parameters import Parameters
+from costmodels.pipeline import SPLIT
 from costmodels.precision import MASTER_BYTES, PRECISIONS, state_bytes
 
 GATHERED_LAYERS = {"ddp": 1, "fsdp": 2, "fsdp2": 3}
@@ -120,17 +121,30 @@ def _passing(problem: Problem, batch: Batch, parameters: Parameters, scale: Floa
     gone = activations.kept[:, :-1] @ model_counts + activations.logits + np.maximum(once - working, 0.0)
     late = np.minimum(gradients[:, :-1] @ model_counts, gone)
     replaced = _in_column(shape, -1, np.where(_adds_up(problem, batch), 0.0, late))
+    waiting = _waiting_logits(problem, batch, activations)
     return {
         "gradients": _static(gradients - replaced),
         "gradient_buffers": _static(_in_column(shape, -1, layer)),
         "activations": HeldBytes(static=_in_column(shape, -1, activations.working), in_flight=activations.kept),
         "logits": HeldBytes(
-            static=_in_column(shape, -2, np.maximum(once - working, 0.0)),
-            in_flight=_in_column(shape, -2, activations.logits),
+            static=_in_column(shape, -2, np.maximum(once - working, 0.0) + activations.logits - waiting),
+            in_flight=_in_column(shape, -2, waiting),
         ),
         "optimizer_buffers": _static(_in_column(shape, -1, np.maximum(copies - kept - working, 0.0))),
         "fragmentation": _static(reserved + replaced),
     }
+
+
+def _waiting_logits(problem: Problem, batch: Batch, activations: Activations) -> Floats:
+    """Return the logits' bytes (n,) of every micro-batch in flight.
+
+    Where weight gradients come later, the last chunk's backward follows its forward and only the logits' gradient, in
+    the compute type, waits for the head's weight gradient.
+    """
+    gradient = activations.entries * PRECISIONS[problem.workload.precision].compute_bytes
+    return np.where(
+        np.isin(batch.schedule, sorted(SPLIT)), np.minimum(gradient, activations.logits), activations.logits
+    )
 
 
 def _in_column(like: Floats, column: int, held: Floats) -> Floats:

@@ -12,9 +12,7 @@ import numpy as np
 from autoplan.spec import ModelSpec
 from autoplan.spec.tensors import TensorSpec, block_tensors, embedding_tensors, head_tensors, mtp_tensors
 from costmodels.batch import Batch, Floats, Ints
-
-SHARED_ENDS = ("zb-v", "dualpipe-v")
-"""Schedules whose first and last chunk are on the same rank, which has a tied table once."""
+from costmodels.pipeline import V_PLACED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +68,7 @@ def count_parameters(model: ModelSpec, batch: Batch) -> Parameters:
     counts = [_count(tensors, batch) for tensors in units]
     if model.tied_embeddings:
         table = _count(embedding_tensors(model)[:1], batch)
-        counts[-1] = counts[-1] + np.where((batch.pp > 1) & ~np.isin(batch.schedule, SHARED_ENDS), table, 0)
+        counts[-1] = counts[-1] + np.where((batch.pp > 1) & ~np.isin(batch.schedule, sorted(V_PLACED)), table, 0)
     counts.append(np.zeros_like(counts[0]))
     dense_local, dense_sharded, expert_local, expert_sharded = np.stack(counts, axis=-1)
     return Parameters(

@@ -6,7 +6,7 @@ reduced and kept in fp32.
 
 from dataclasses import dataclass
 
-from autoplan.spec import OptimizerKind, Stack
+from autoplan.spec import OptimizerKind, Problem, Stack
 
 MASTER_BYTES = 4
 GRADIENT_BYTES = 4
@@ -31,6 +31,17 @@ PRECISIONS = {
     "mxfp8": Precision(compute_bytes=2, operand_bytes=1, rates=("mxfp8", "fp8", "bf16", "fp16")),
     "nvfp4": Precision(compute_bytes=2, operand_bytes=1, rates=("nvfp4", "mxfp8", "fp8", "bf16", "fp16")),
 }
+
+
+NARROW = frozenset({"fp8", "mxfp8", "nvfp4"})
+
+
+def resolve_precision(problem: Problem) -> Precision:
+    """Return what a workload is computed in: 16 bits where a device has no narrow rate that its precision could use."""
+    wanted = PRECISIONS[problem.workload.precision]
+    narrow = NARROW.intersection(wanted.rates)
+    able = all(narrow & group.device.peak_flops.keys() for group in problem.cluster.groups)
+    return wanted if able or not narrow else PRECISIONS["bf16"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

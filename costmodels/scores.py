@@ -19,7 +19,10 @@ SMALLEST_GROUP = 5
 
 @value
 class RowResult:
-    """One row of the table and its prediction; times in seconds, memory in GiB."""
+    """One row of the table and its prediction; times in seconds, memory in GiB.
+
+    `assumptions` is what was taken for cells that are blank, joined by semicolons.
+    """
 
     id: str
     role: Literal["scored", "calibration", "skipped"]
@@ -30,6 +33,7 @@ class RowResult:
     predicted_peak_mem_gib: float | None
     predicted_fits: bool | None
     skipped_reason: str | None
+    assumptions: str = ""
 
 
 @value

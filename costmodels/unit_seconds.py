@@ -14,7 +14,8 @@ from costmodels.hardware import Hardware, resolve_hardware
 from costmodels.links import Links, resolve_links
 from costmodels.matmul import Matmul, resolve_matmul
 from costmodels.measured import LayerRatios, resolve_layer_ratios
-from costmodels.parameters import SHARED_ENDS, Parameters, count_parameters
+from costmodels.parameters import Parameters, count_parameters
+from costmodels.pipeline import V_PLACED
 from costmodels.placement import Placement, place
 from costmodels.precision import GRADIENT_BYTES, PRECISIONS, traffic_bytes
 from costmodels.pricing import Rates, price_data, price_pass
@@ -166,7 +167,7 @@ def _count_data(
 ) -> tuple[Placement, Parameters, DataWork]:
     """Count what the degrees decide: groups, parameters, and the communication of data parallelism."""
     degrees = (batch.dp_replicate, batch.dp_shard, batch.cp, batch.tp, batch.pp, batch.ep, batch.etp, batch.zero_stage)
-    index, first = distinct(*degrees, np.isin(batch.schedule, SHARED_ENDS).astype(np.int64))
+    index, first = distinct(*degrees, np.isin(batch.schedule, sorted(V_PLACED)).astype(np.int64))
     keys = batch.take(first)
     placed, parameters = place(keys, hardware), count_parameters(problem.model, keys)
     data = count_data_work(problem, keys, links=links, placement=placed, parameters=parameters)

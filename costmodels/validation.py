@@ -126,6 +126,7 @@ def _row(point: Point, found: Prediction | str) -> RowResult:
         predicted_peak_mem_gib=_peak_bytes(point, prediction) / GIB if prediction else None,
         predicted_fits=prediction.fits if prediction else None,
         skipped_reason=found if isinstance(found, str) else None,
+        assumptions="; ".join(point.assumptions),
     )
 
 

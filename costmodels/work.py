@@ -29,7 +29,7 @@ from costmodels.operations import (
     sizes_of,
 )
 from costmodels.placement import Placement, place
-from costmodels.precision import PRECISIONS
+from costmodels.precision import resolve_precision
 
 ENDS = 3
 """Embedding, head and stage, the units after the layers."""
@@ -97,7 +97,7 @@ class _Tally:
 
     def __init__(self, problem: Problem, hardware: Hardware, units: int, num: int) -> None:
         self.problem, self.hardware, self.num = problem, hardware, num
-        self.precision = PRECISIONS[problem.workload.precision]
+        self.precision = resolve_precision(problem)
         shape = (len(_PASSES), units, num)
         self.seconds = {name: np.zeros(shape) for name in _SECONDS}
         self.links = {axis: LinkWork.zeros(shape) for axis in ("tensor", "context", "expert")}

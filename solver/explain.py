@@ -1,7 +1,8 @@
 """Why a plan is as it is: what binds, where the time goes, and what differing would cost.
 
 Every comparison is a search of its own with one more pin, so a neighbour is the best plan that has that value,
-not the same plan with one number changed.
+not the same plan with one number changed. What the search does not vary by itself, expert and context parallelism,
+stays as the plan has it unless a comparison names it.
 """
 
 from typing import Any
@@ -25,6 +26,7 @@ from solver.space import enumerate_space
 
 NUMBERS = ("dp_replicate", "dp_shard", "tp", "pp", "micro_batch")
 CHOSEN = ("sequence_parallel", "zero_stage", "recompute", "schedule")
+HELD = ("cp", "cp_method", "ep", "etp", "recompute_layers")
 AMPLE_MEMORY = 2**60
 NOTABLE = 1e-6
 
@@ -105,7 +107,7 @@ def _why_not(problem: Problem, plan: Plan, pins: dict[str, PinValue]) -> Compari
 
 
 def _compare(problem: Problem, plan: Plan, pins: dict[str, PinValue]) -> Comparison:
-    options = SearchOptions(fix=pins, top=0)
+    options = SearchOptions(fix={**_held(plan.configuration), **pins}, top=0)
     best = find(problem, options)
     if best is None:
         return Comparison(pins=pins, reason=reason(problem, options))
@@ -118,9 +120,15 @@ def _compare(problem: Problem, plan: Plan, pins: dict[str, PinValue]) -> Compari
     )
 
 
+def _held(c: Configuration) -> dict[str, PinValue]:
+    """Return the plan's values of what only pins change, where they are not the usual ones."""
+    usual = Configuration()
+    return {name: getattr(c, name) for name in HELD if getattr(c, name) != getattr(usual, name)}
+
+
 def _neighbours(problem: Problem, c: Configuration) -> list[dict[str, PinValue]]:
     """Return one pin for the next lower and higher valid value of every number, and for every other choice."""
-    space = enumerate_space(problem, SearchOptions())
+    space = enumerate_space(problem, SearchOptions(fix=_held(c)))
     pins: list[dict[str, PinValue]] = []
     for name in NUMBERS:
         values, own = np.unique(getattr(space, name)), getattr(c, name)
@@ -163,7 +171,7 @@ def _what_binds(problem: Problem, plan: Plan, stages: tuple[StageLoad, ...]) -> 
 
 def _what_memory_costs(problem: Problem, plan: Plan) -> str:
     """Say whether the memory limit costs time, by searching without it."""
-    best = find(with_memory(problem, lambda _has: AMPLE_MEMORY), SearchOptions(top=0))
+    best = find(with_memory(problem, lambda _has: AMPLE_MEMORY), SearchOptions(fix=_held(plan.configuration), top=0))
     assert best is not None, "what fits still fits with more memory"
     saved = 1 - best.step_seconds / plan.estimate.step_seconds
     if saved <= NOTABLE:

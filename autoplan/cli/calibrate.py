@@ -59,12 +59,12 @@ def command(
             for each in (old, new)
         )
         accuracy = cross_validated(after, folds)
+    if report is not None:  # before the coefficients, which come with the package
+        write_text(report, accuracy_report(accuracy, new))
+        say(f"report written to {report}")
     path = out or Path(str(files("costmodels").joinpath(FILE_NAME)))
     write_text(path, to_json(new) + "\n")
     say(f"coefficients written to {path}")
-    if report is not None:
-        write_text(report, accuracy_report(accuracy, new))
-        say(f"report written to {report}")
     tables = [headline(accuracy, before=before), *accuracy_tables(accuracy)[1:]]
     if as_json:
         print_json({"coefficients": to_jsonable(new), "tables": as_records(tables)})

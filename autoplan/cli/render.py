@@ -6,7 +6,7 @@ from dataclasses import fields
 from textwrap import fill
 from typing import TYPE_CHECKING
 
-from autoplan.spec import AUTOPLAN, Configuration, Estimate, Plan
+from autoplan.spec import AUTOPLAN, Configuration, Estimate, Moe, Plan
 from autoplan.spec.estimate import StageMemory
 from autoplan.spec.tensors import num_parameters
 from autoplan.units import format_bytes, format_count, format_seconds
@@ -54,6 +54,8 @@ def render_plan(plan: Plan, out: "Console") -> None:
             f"search: {search.status}, gap {search.gap:.1%}, {search.explored} configurations costed, "
             f"{search.pruned} ruled out by bounds, {format_seconds(search.seconds)}"
         )
+    if plan.configuration.ep == 1 and any(isinstance(block.feed_forward, Moe) for block in plan.model.blocks):
+        out.print("expert parallelism is not searched: pin it, for example --fix ep=8")
     _render_alternatives(plan, out)
     for reason in plan.not_runnable_reasons:
         out.print(f"[yellow]cannot run here:[/yellow] {reason}")
@@ -80,8 +82,18 @@ def _render_figures(estimate: Estimate, out: "Console") -> None:
         f"({format_seconds(estimate.step_seconds_low)} to {format_seconds(estimate.step_seconds_high)}), "
         f"{format_count(estimate.tokens_per_second)} tokens/s, MFU {estimate.mfu:.1%}"
     )
+    spent = _describe_spent(estimate)
+    if spent:
+        out.print(f"a step takes about {spent} (estimates, of the devices' boards and list prices)")
     _render_breakdown(estimate, out)
     _render_memory(estimate, out)
+
+
+def _describe_spent(estimate: Estimate) -> str:
+    """Return energy and money of a step, as far as they are known."""
+    energy, cost = estimate.energy_joules, estimate.cost
+    parts = [] if energy is None else [f"{energy / 1e3:,.3g} kJ"]
+    return " and ".join(parts if cost is None else [*parts, f"{cost:,.3g} USD"])
 
 
 def describe_configuration(configuration: Configuration) -> str:

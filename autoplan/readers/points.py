@@ -19,6 +19,7 @@ from autoplan.spec import Configuration, LatentAttention, Mamba2, Moe, Problem
 USES = ("accuracy", "ranking-only", "memory-only", "feasibility", "exclude")
 STATUSES = ("ok", "oom", "error")
 MEMORY_KINDS = ("allocated", "reserved", "analytic")
+SMALLEST_MEASURED, LARGEST_MEASURED = 1e-6, 1e9
 LONG_SEQUENCE = 16_384
 
 
@@ -91,8 +92,8 @@ def _read_point(row: Row, problems: Problems) -> Point:
         gpu=row.text("gpu"),
         use=use,
         status=row.choice("status", STATUSES),
-        step_seconds=row.number("step_time_s") or None,
-        peak_memory_gib=row.number("peak_mem_gib") or None,
+        step_seconds=_measured(row, "step_time_s"),
+        peak_memory_gib=_measured(row, "peak_mem_gib"),
         peak_memory_kind=row.choice("peak_mem_kind", MEMORY_KINDS),
         problem=run.problem if run else None,
         configuration=run.configurations[0] if run else None,
@@ -104,6 +105,14 @@ def _read_point(row: Row, problems: Problems) -> Point:
         assumptions=run.assumptions if run else (),
         skipped_reason=reason,
     )
+
+
+def _measured(row: Row, column: str) -> float | None:
+    """Return a measured figure; blank and 0 are none."""
+    figure = row.number(column) or None
+    if figure is not None and not SMALLEST_MEASURED <= figure <= LARGEST_MEASURED:
+        raise row.problem(column, f"{row.text(column)!r} is not between {SMALLEST_MEASURED:g} and {LARGEST_MEASURED:g}")
+    return figure
 
 
 def _read_run(row: Row, problems: Problems, *, use: str) -> tuple[Run | None, str | None]:

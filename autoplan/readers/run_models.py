@@ -4,7 +4,7 @@ from itertools import cycle, islice
 
 from autoplan.readers.table import Row
 from autoplan.spec import Attention, Block, LatentAttention, Mamba2, Mlp, ModelSpec, Moe, Norm, Rope
-from autoplan.spec.model import FeedForward, Mixer
+from autoplan.spec.model import MOST_MTP, FeedForward, Mixer
 
 LARGEST_NUM_LAYERS = 10_000
 NORM_EPS = 1e-5
@@ -60,7 +60,7 @@ def read_model(row: Row, assumptions: list[str]) -> ModelSpec:
         tied_embeddings=_assumed(row, "tied_embeddings", default=learned, assumptions=assumptions),
         blocks=blocks,
         layer_blocks=layer_blocks,
-        mtp=(layer_blocks[-1],) * (row.count("mtp_layers") or 0),
+        mtp=(layer_blocks[-1],) * _read_mtp(row),
     )
 
 
@@ -209,3 +209,10 @@ def _assumed(row: Row, column: str, *, default: bool, assumptions: list[str]) ->
         if note not in assumptions:
             assumptions.append(note)
     return default if value is None else value
+
+
+def _read_mtp(row: Row) -> int:
+    modules = row.count("mtp_layers") or 0
+    if modules > MOST_MTP:
+        raise CannotModel(f"mtp_layers {modules} is more than the {MOST_MTP} that can be modelled")
+    return modules

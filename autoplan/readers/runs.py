@@ -1,7 +1,7 @@
 """One row of the table of published runs as a problem and the configurations it may have run, or why not."""
 
 from dataclasses import dataclass, replace
-from math import gcd
+from math import gcd, isqrt
 from typing import Any
 
 from autoplan.errors import ClusterError, ModelError
@@ -139,7 +139,7 @@ def _read_group(row: Row, assumptions: list[str]) -> NodeGroup:
         host = gcd(num_gpus, host)
     joined = preset.devices_per_node if preset.devices_per_node > LARGEST_HOST else host
     domain = min(max(row.count("nvlink_domain") or joined, host), num_gpus)
-    per_node = max(size for size in range(host, domain + 1, host) if num_gpus % size == 0)
+    per_node = host * _largest_divisor(num_gpus // host, most=domain // host)
     group = NodeGroup(
         device=preset.device,
         num_nodes=num_gpus // per_node,
@@ -149,6 +149,12 @@ def _read_group(row: Row, assumptions: list[str]) -> NodeGroup:
     )
     rate = row.number("inter_gbit_per_s_per_gpu")
     return with_network(group, bytes_per_second=rate * 1e9 / 8 * NETWORK_EFFICIENCY) if rate else group
+
+
+def _largest_divisor(number: int, *, most: int) -> int:
+    """Return the largest divisor of `number` up to `most`."""
+    small = [d for d in range(1, isqrt(number) + 1) if number % d == 0]
+    return max(d for d in (*small, *(number // d for d in small)) if d <= most)
 
 
 def _read_device(row: Row, assumptions: list[str]) -> DevicePreset:

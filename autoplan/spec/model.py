@@ -13,6 +13,8 @@ from autoplan.errors import ModelError
 from autoplan.spec.value import Name, NonNegative, Positive, Size, value
 
 Activation = Literal["silu", "gelu", "gelu_tanh", "relu", "relu2"]
+MOST_CAPACITY = 1000.0
+MOST_MTP = 64
 QkNorm = Literal["none", "head", "width", "plain"]
 
 
@@ -180,7 +182,7 @@ class Moe:
     top_groups: Size = 1
     shared: Mlp | None = None
     shared_gate: bool = False
-    capacity_factor: Positive | None = None
+    capacity_factor: Annotated[float, Field(gt=0, le=MOST_CAPACITY)] | None = None
 
     def __post_init__(self) -> None:
         if self.top_k > self.num_experts:
@@ -251,6 +253,8 @@ class ModelSpec:
             raise ModelError("layer_blocks is empty: a model has at least one layer")
         if set(self.layer_blocks) != set(range(len(self.blocks))):
             raise ModelError(f"layer_blocks must use each of the {len(self.blocks)} blocks and no other")
+        if len(self.mtp) > MOST_MTP:
+            raise ModelError(f"{len(self.mtp)} mtp modules are more than the {MOST_MTP} that are planned for")
         if not set(self.mtp) <= set(self.layer_blocks):
             raise ModelError("mtp names a block that no layer has")
         if (self.positions == "rope") != (self.rope is not None):

@@ -16,6 +16,7 @@ from autoplan.spec.problem import Problem, num_microbatches
 from autoplan.spec.rule import Cut, Rule, everywhere, implies, negation
 
 MOST_MICROBATCHES = 2**14  # all of them are simulated
+MOST_SEARCHED_MICROBATCHES = 2**11  # whose order is searched besides
 ENDS = 2
 """Chunks that may have no layer: with several chunks a rank, embedding and head are counted as layers."""
 
@@ -129,6 +130,11 @@ def _layers_message(problem: Problem, c: Configuration) -> str:
     )
 
 
+def _most_microbatches(c: Any) -> Any:
+    searched = (c.schedule == "zb-1p") | (c.schedule == "zb-2p")
+    return MOST_MICROBATCHES - searched * (MOST_MICROBATCHES - MOST_SEARCHED_MICROBATCHES)
+
+
 VALID: tuple[Rule, ...] = (
     Rule(
         "tp",
@@ -197,9 +203,10 @@ VALID: tuple[Rule, ...] = (
     Rule(
         "num_microbatches",
         "valid",
-        lambda p, c: implies(c.pp > 1, num_microbatches(p, c) <= MOST_MICROBATCHES),
+        lambda p, c: implies(c.pp > 1, num_microbatches(p, c) <= _most_microbatches(c)),
         lambda p, c: (
-            f"{num_microbatches(p, c)} micro-batches a step are more than the {MOST_MICROBATCHES} of a pipeline"
+            f"{num_microbatches(p, c)} micro-batches a step are more than the {_most_microbatches(c)} of a pipeline "
+            f"with schedule {c.schedule}"
         ),
     ),
     Rule(

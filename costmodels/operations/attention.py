@@ -9,6 +9,8 @@ from costmodels.operations.operation import Core, Operation, Product, Transfer, 
 from costmodels.operations.pointwise import FP32, head_norms, rotary
 from costmodels.operations.sizes import Sizes, shares
 
+SHORTEST_VISIT = 128
+"""Kernels visit keys in blocks of this many, however narrow a window is."""
 FLASH = frozenset({"flash1", "flash2", "flash3", "cudnn"})
 
 
@@ -54,7 +56,8 @@ def core_operations(
         core = _written_out(sizes, heads=heads, key_dim=key_dim, value_dim=value_dim)
     else:
         pairs = visited_pairs(sizes, window, chunked=chunked)
-        length = sizes.seq_len if window is None else min(window, sizes.seq_len)
+        hidden = window is not None and sizes.stack.windowed
+        length = min(max(window or 0, SHORTEST_VISIT), sizes.seq_len) if hidden else sizes.seq_len
         flops = 2.0 * sizes.micro_batch * pairs / sizes.cp * heads * (key_dim + value_dim)
         core = Operation(
             name="core",

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from autoplan.spec import Problem, Stack
-from costmodels.precision import PRECISIONS, Precision
+from costmodels.precision import Precision, resolve_precision
 
 
 def shares(size: Any, degree: Any) -> Any:
@@ -78,6 +78,6 @@ def sizes_of(problem: Problem, keys: Any) -> Sizes:
         ep=keys.ep,
         etp=keys.etp,
         hidden=problem.model.hidden_size,
-        precision=PRECISIONS[problem.workload.precision],
+        precision=resolve_precision(problem),
         stack=problem.stack,
     )

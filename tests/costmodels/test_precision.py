@@ -3,7 +3,8 @@ from dataclasses import replace
 import pytest
 
 from autoplan.spec import AUTOPLAN
-from costmodels.precision import OPTIMIZERS, PRECISIONS, state_bytes, traffic_bytes
+from costmodels.precision import OPTIMIZERS, PRECISIONS, resolve_precision, state_bytes, traffic_bytes
+from tests.costmodels.problems import make_cluster, make_group, make_problem
 
 MIXED = replace(AUTOPLAN, weight_bytes=2, master_bytes=4, gradient_bytes=4, moment_bytes=8, clip_bytes=12)
 PURE = replace(AUTOPLAN, weight_bytes=2, master_bytes=0, gradient_bytes=2, moment_bytes=4, clip_bytes=6)
@@ -37,3 +38,13 @@ def test_products_never_read_wider_operands_than_activations():
     for precision in PRECISIONS.values():
         assert precision.operand_bytes <= precision.compute_bytes
     assert {name for name, p in PRECISIONS.items() if p.operand_bytes < p.compute_bytes} == {"fp8", "mxfp8", "nvfp4"}
+
+
+@pytest.mark.parametrize("precision", ["fp8", "mxfp8", "nvfp4"])
+def test_a_device_without_narrow_rates_computes_in_16_bits(precision):
+    wide = make_problem(cluster=make_cluster(make_group(peak_flops={"bf16": 100e12})), precision=precision)
+    narrow = make_problem(
+        cluster=make_cluster(make_group(peak_flops={"bf16": 100e12, "fp8": 200e12})), precision=precision
+    )
+    assert resolve_precision(wide) == PRECISIONS["bf16"]
+    assert resolve_precision(narrow) == PRECISIONS[precision]

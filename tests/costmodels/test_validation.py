@@ -74,6 +74,7 @@ def test_the_table_has_the_published_columns():
         "predicted_peak_mem_gib",
         "predicted_fits",
         "skipped_reason",
+        "assumptions",
     ]
     assert (rows[0]["predicted_step_time_s"], rows[0]["measured_step_time_s"]) == ("1.5", "")
     assert (rows[0]["predicted_fits"], rows[0]["skipped_reason"]) == ("true", "")

@@ -235,3 +235,20 @@ def test_a_table_without_ids_is_refused(read):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(DataError, match=r"none\.csv: no such file"):
         read_points(tmp_path / "none.csv")
+
+
+@pytest.mark.parametrize("text", ["1e-309", "5e-324", "1e300"])
+@pytest.mark.parametrize("column", ["step_time_s", "peak_mem_gib"])
+def test_a_measured_figure_that_nothing_measures_is_named(read_one, column, text):
+    with pytest.raises(DataError, match=f"{column}: .* is not between"):
+        read_one(**{column: text})
+
+
+def test_huge_numbers_of_gpus_are_placed_at_once(read_one):
+    """The devices that NVLink joins are found among the divisors, not by counting."""
+    point = read_one(n_gpus="1048576", dp="524288", gpus_per_node="1", nvlink_domain="2147483647", global_batch="")
+    assert point.problem is None or point.problem.cluster.num_devices == 1048576
+
+
+def test_more_prediction_modules_than_can_be_modelled_are_skipped(read_one):
+    assert "mtp_layers 1000 is more" in read_one(mtp_layers="1000").skipped_reason

@@ -129,7 +129,7 @@ def moes(draw):
         top_groups=draw(st.integers(1, num_groups)),
         shared=shared,
         shared_gate=shared is not None and draw(st.booleans()),
-        capacity_factor=draw(st.none() | positives),
+        capacity_factor=draw(st.none() | st.floats(1e-3, 1000.0)),
     )
 
 

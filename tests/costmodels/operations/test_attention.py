@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from costmodels.operations.attention import attention_operations, visited_pairs
+from costmodels.operations.attention import SHORTEST_VISIT, attention_operations, visited_pairs
 from tests.costmodels.operations.cases import EAGER, FUSED, TOKENS, flops, named, sent, shapes, sizes_for
 from tests.tiny_models import gpt2_like, llama_like, with_parts
 
@@ -40,9 +40,12 @@ def test_heads_wider_than_their_share_of_the_hidden_size():
 
 
 def test_a_core_knows_the_length_and_width_of_its_heads():
-    found = named(attention(llama_like(sliding_window=16)), "core").core
-    assert (found.seq_len, found.head_dim) == (16, 4)
-    assert named(attention(), "core").core.seq_len == 64
+    """A window's keys are visited in blocks; a dense mask hides nothing from the kernel."""
+    windowed = llama_like(sliding_window=16)
+    found = named(attention(windowed), "core").core
+    assert (found.seq_len, found.head_dim) == (min(SHORTEST_VISIT, 64), 4)
+    masked = named(attention(windowed, stack=replace(EAGER, windowed=False)), "core").core
+    assert masked.seq_len == named(attention(), "core").core.seq_len == 64
 
 
 @pytest.mark.parametrize(
