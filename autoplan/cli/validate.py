@@ -1,5 +1,6 @@
 """`autoplan validate`: replay published runs and score the predictions."""
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +11,9 @@ from autoplan.cli.output import console, say, working, write_text
 
 if TYPE_CHECKING:
     from costmodels.scores import Summary
+    from costmodels.validation import Report
 
+MOST_REASONS = 5
 EXAMPLE = "autoplan validate --out rows.csv"
 
 
@@ -48,6 +51,19 @@ def command(
         typer.echo(to_json(report.summary))
     else:
         _render(report.summary)
+        for line in _remarks(report):
+            console().print(line)
+
+
+def _remarks(report: "Report") -> list[str]:
+    """Return what a person wants to know of rows without a score: why they were skipped, and where all were learned."""
+    reasons = Counter(row.skipped_reason for row in report.table if row.role == "skipped")
+    lines = [f"skipped {count}: {reason}" for reason, count in reasons.most_common(MOST_REASONS)]
+    if len(reasons) > MOST_REASONS:
+        lines.append(f"and {len(reasons) - MOST_REASONS} other reasons: see --out")
+    if not report.summary.scored:
+        lines.append("no row is left to score")
+    return lines
 
 
 def _render(summary: "Summary") -> None:

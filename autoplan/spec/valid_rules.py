@@ -235,8 +235,9 @@ VALID: tuple[Rule, ...] = (
         "valid",
         lambda _p, c: implies(c.dp_shard > 1, c.zero_stage > 0) & implies(c.zero_stage > 0, c.dp_shard * c.cp > 1),
         lambda _p, c: (
-            f"zero_stage {c.zero_stage} with dp_shard {c.dp_shard}, cp {c.cp}: stage 0 means dp_shard 1, and a higher "
-            "one needs dp_shard x cp > 1"
+            f"zero_stage {c.zero_stage} needs dp_shard or cp above 1: there are no ranks to shard over"
+            if c.zero_stage
+            else f"zero_stage 0 shards nothing, dp_shard is {c.dp_shard}: take zero_stage 1 to 3, or dp_replicate"
         ),
     ),
     Rule(

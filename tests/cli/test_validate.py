@@ -44,3 +44,10 @@ def test_a_bad_cell_names_file_and_line(points, autoplan):
     assert answer.status == 2
     assert "points.csv" in answer.err
     assert "line 2" in answer.err
+
+
+def test_the_text_says_why_rows_were_skipped(points, autoplan):
+    points.write_text(points.read_text().replace("h100-80g-sxm", "h21-100g"))
+    text = autoplan("validate", points).out
+    assert "skipped 8" in text
+    assert "no row is left to score" in text
