@@ -93,7 +93,7 @@ BREAKS = {
         Configuration(dp_replicate=8, recompute="full", recompute_layers=5),
         ("recompute_layers 5", "full", "up to 4"),
     ),
-    "zero_stage": (small_problem(), Configuration(dp_shard=8), ("zero_stage 0", "dp_shard 8")),
+    "zero_stage": (small_problem(), Configuration(dp_shard=8), ("zero_stage 0", "dp_shard is 8")),
     "virtual_stages": (
         small_problem(),
         Configuration(dp_replicate=4, pp=2, virtual_stages=2),
@@ -212,7 +212,7 @@ def test_the_plan_space_is_wider_than_what_runs(model, configuration):
         (LLAMA, Configuration(dp_replicate=4, pp=2, schedule="zb-v", virtual_stages=3), "zb-v has 2 chunks"),
         (LLAMA, Configuration(dp_replicate=4, pp=2, schedule="interleaved", virtual_stages=4), "= 8 chunks are more"),
         (LLAMA, Configuration(dp_replicate=8, recompute_layers=1), "recompute_layers 1 with recompute none"),
-        (LLAMA, Configuration(dp_replicate=8, zero_stage=1), "zero_stage 1 with dp_shard 1, cp 1"),
+        (LLAMA, Configuration(dp_replicate=8, zero_stage=1), "zero_stage 1 needs dp_shard or cp above 1"),
     ],
 )
 def test_every_part_of_a_rule_counts(model, configuration, sentence):
