@@ -79,10 +79,10 @@ class RooflineMatmul:
             tiles = np.ceil(m / rows) * np.ceil(n / columns)
             used = 1.0 * m * n / (tiles * rows * columns)
             waves = count * tiles / self.units
+            whole = np.where(waves < 1, waves, waves / np.ceil(waves)) * _filling(k)
             split = np.clip(1 / waves, 1.0, np.maximum(k / SPLIT_DEPTH, 1.0))
-            full = np.where(waves < 1, waves * np.maximum(SPLIT_SHARE * split, 1.0), waves / np.ceil(waves))
-            depth = k / split
-            best = np.maximum(best, share * used * np.minimum(full, 1.0) * (depth / (depth + FILL_DEPTH)))
+            parts = np.minimum(SPLIT_SHARE * split * waves, 1.0) * _filling(k / split) * (waves < 1)
+            best = np.maximum(best, share * used * np.maximum(whole, parts))
         return best
 
     def _half_rate(self, m: Any, k: Any, n: Any) -> Any:
@@ -90,6 +90,11 @@ class RooflineMatmul:
         for size in (m, k, n):
             filled = filled * (size / (size + CPU_HALF_RATE_SIZE))
         return filled
+
+
+def _filling(depth: Any) -> Any:
+    """Return the share of the rate that a tile of this depth reaches."""
+    return depth / (depth + FILL_DEPTH)
 
 
 Matmul = MeasuredMatmul | RooflineMatmul

@@ -10,7 +10,7 @@ from costmodels.batch import Batch, Floats, Ints
 from costmodels.coefficients import Coefficients, fitted_coefficients
 from costmodels.distinct import distinct
 from costmodels.memory import HeldBytes, held_bytes
-from costmodels.pipeline import V_PLACED
+from costmodels.pipeline import SPLIT, V_PLACED
 from costmodels.unit_seconds import Resolved, UnitSeconds, resolve, unit_seconds
 
 
@@ -69,5 +69,6 @@ def alike_units(batch: Batch) -> tuple[Ints, Ints]:
         batch.recompute == "selective",
         batch.recompute_layers,
         np.isin(batch.schedule, sorted(V_PLACED)),
+        np.isin(batch.schedule, sorted(SPLIT)),
     ]
     return distinct(*(column.astype(np.int64, copy=False) for column in columns))

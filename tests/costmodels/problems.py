@@ -44,7 +44,7 @@ def make_device(kind="cuda", **changes):
         memory_bytes=80 * GIB,
         reserved_bytes=GIB,
         memory_bytes_per_second=2e12,
-        peak_flops={"bf16": 300e12, "fp32": 20e12},
+        peak_flops={"bf16": 300e12, "fp8": 600e12, "fp32": 20e12},
         sources={},
     )
     return replace(device, **changes)
