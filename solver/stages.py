@@ -32,7 +32,7 @@ Ties: of cuts that are equally fast those that need least memory (`_leaner`), th
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import islice, takewhile
 from math import ceil, inf
@@ -46,7 +46,7 @@ from costmodels.estimate import lower_bounds
 from costmodels.hardware import resolve_hardware
 from solver.edges import Edges, bound_edges
 from solver.pipelines import Pipeline, pipelines
-from solver.windows import ROUNDING, Windows, find_windows, near_even_cuts
+from solver.windows import ROUNDING, Windows, find_windows, least_bytes, near_even_cuts
 
 FEWEST_LEAVES, MOST_LEAVES = 16, 512
 CUTS_TO_COST = 4096
@@ -154,7 +154,7 @@ def least_memory(problem: Problem, space: Batch) -> LeastMemory:
     for bound, pipeline in zip(np.sort(bounds).tolist(), pipelines(problem, ranked), strict=True):
         if bound >= least:
             break
-        needed = _least_bytes(pipeline)
+        needed = least_bytes(pipeline)
         if needed < least:
             least, configuration = needed, pipeline.row.configuration(0)
     assert configuration is not None, "a space that is asked about has configurations"
@@ -233,19 +233,3 @@ def _least_to_go(bounds: Floats) -> Floats:
     for s in range(stages - 1, -1, -1):
         to_go[s] = np.maximum(bounds[s], to_go[s + 1]).min(axis=1)
     return to_go
-
-
-def _least_bytes(pipeline: Pipeline) -> float:
-    """Return the smallest maximum of bytes over stages: by bisection the least within which greedy finds cuts."""
-
-    def needed(limit: int) -> float:
-        cuts = near_even_cuts(replace(pipeline, memory_limit_bytes=limit))
-        return inf if cuts is None else float(pipeline.cost_bytes([cuts])[0])
-
-    too_little, enough = 0, 1
-    while needed(enough) == inf:
-        too_little, enough = enough, 2 * enough
-    while enough - too_little > max(1, enough * ROUNDING):
-        middle = (too_little + enough) // 2
-        too_little, enough = (too_little, middle) if needed(middle) < inf else (middle, enough)
-    return needed(enough)
