@@ -44,9 +44,9 @@ from costmodels.batch import Batch, Floats, Ints
 from costmodels.bounds import bound_seconds
 from costmodels.estimate import lower_bounds
 from costmodels.hardware import resolve_hardware
-from solver.edges import Edges, bound_edges
+from solver.edges import Edges, bound_edges, edge_memory
 from solver.pipelines import Pipeline, pipelines
-from solver.windows import ROUNDING, Windows, find_windows, least_bytes, near_even_cuts
+from solver.windows import ROUNDING, Windows, all_windows, find_windows, near_even_cuts
 
 FEWEST_LEAVES, MOST_LEAVES = 16, 512
 CUTS_TO_COST = 4096
@@ -154,12 +154,18 @@ def least_memory(problem: Problem, space: Batch) -> LeastMemory:
     for bound, pipeline in zip(np.sort(bounds).tolist(), pipelines(problem, ranked), strict=True):
         if bound >= least:
             break
-        needed = least_bytes(pipeline)
+        needed = _least_bytes(pipeline)
         if needed < least:
             least, configuration = needed, pipeline.row.configuration(0)
     assert configuration is not None, "a space that is asked about has configurations"
     limit = resolve_hardware(problem).memory_limit_bytes
     return LeastMemory(configuration=configuration, peak_memory_bytes=ceil(least), memory_limit_bytes=limit)
+
+
+def _least_bytes(pipeline: Pipeline) -> float:
+    """Return the smallest maximum of bytes over stages of any cuts."""
+    windows = all_windows(pipeline.model.num_layers, pipeline.pp)
+    return float(_least_to_go(edge_memory(pipeline, windows))[0, 0])
 
 
 def _better(pipeline: Pipeline, leaves: list[tuple[int, ...]], best: Solution | None, cutoff: float) -> Solution | None:

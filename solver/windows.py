@@ -114,27 +114,6 @@ def near_even_cuts(pipeline: Pipeline) -> tuple[int, ...] | None:
     return tuple(cuts) if all(np.diff(cuts) > 0) and cuts[-1] == num_layers else None
 
 
-def least_bytes(pipeline: Pipeline) -> float:
-    """Return the smallest maximum of bytes over stages of any cuts, each stage with at least one layer.
-
-    With m_s(a, b) the bytes of stage s with the layers from a up to b, the least of s stages up to boundary b is
-    ``M_s(b) = min_a max(M_{s−1}(a), m_s(a, b))``.
-    """
-    costs = pipeline.costs
-    static, flight = costs.static_bytes[0], costs.in_flight_bytes[0]
-    k = costs.in_flight[0, : pipeline.pp]
-    sums = sum_layers(pipeline, static) + k[:, None] * sum_layers(pipeline, flight)
-    once = once_per_stage(pipeline, static) + k * once_per_stage(pipeline, flight)
-    before = np.where(np.arange(sums.shape[1]) == 0, 0.0, np.inf)
-    nothing = np.tri(sums.shape[1], dtype=np.bool_)  # rows b, columns a
-    for s in range(pipeline.pp):
-        held = once[s] + sums[s][:, None] - sums[s][None, :]
-        least = np.maximum(before[None, :], held)
-        least[nothing.T] = np.inf
-        before = least.min(axis=1)
-    return float(before[-1])
-
-
 def sum_layers(pipeline: Pipeline, per_unit: Floats) -> Floats:
     """Return the sums (L + 1,) of a cost (u,) over the layers before each boundary."""
     return np.concatenate([[0.0], np.cumsum(per_unit[np.asarray(pipeline.model.layer_blocks)])])
