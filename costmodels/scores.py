@@ -1,7 +1,7 @@
 """Scores predictions of measured runs by the table's own answers.
 
-Step times are scored over the rows whose `use` is accuracy, the order of runs within groups of at least five rows
-(accuracy and ranking-only), memory where it was measured, feasibility over all rows whose status is ok or oom, and
+Step times are scored over the rows whose `use` is accuracy or blank, the order of runs within groups of at least five
+rows (these and ranking-only), memory where it was measured, feasibility over all rows whose status is ok or oom, and
 ranges where step times are.
 """
 
@@ -15,6 +15,8 @@ from autoplan.spec.value import value
 from costmodels.batch import Floats
 
 SMALLEST_GROUP = 5
+TRUSTED = ("accuracy", "")
+"""The uses of rows whose absolute time can be trusted: a table without the column says nothing against its times."""
 
 
 @value
@@ -149,7 +151,7 @@ def _trusted(pairs: Sequence[Pair]) -> list[tuple[RowResult, float]]:
     return [
         (row, point.step_seconds)
         for point, row in pairs
-        if point.use == "accuracy" and point.step_seconds and row.predicted_step_time_s
+        if point.use in TRUSTED and point.step_seconds and row.predicted_step_time_s
     ]
 
 
@@ -176,7 +178,7 @@ def _errors(apes: Floats) -> Errors:
 def _score_ranking(pairs: Sequence[Pair]) -> Ranking:
     groups: dict[str, list[tuple[float, float]]] = {}
     for point, row in pairs:
-        if point.use in ("accuracy", "ranking-only") and row.predicted_step_time_s and point.step_seconds:
+        if point.use in (*TRUSTED, "ranking-only") and row.predicted_step_time_s and point.step_seconds:
             groups.setdefault(point.group, []).append((row.predicted_step_time_s, point.step_seconds))
     large = [np.asarray(group) for group in groups.values() if len(group) >= SMALLEST_GROUP]
     return Ranking(

@@ -1,9 +1,9 @@
 """Replays measured runs: predicts each, and scores the predictions (`costmodels.scores`).
 
-Only the settings of a run are read to predict it. Step times are scored over the rows whose `use` is accuracy, the
-order of runs within groups of at least five rows (accuracy and ranking-only), memory where it was measured, and
-feasibility over all rows whose status is ok or oom and whose memory is not worked out on paper. A row that cannot be
-modelled is skipped with its reason and counted; a row that the table excludes is skipped and not counted.
+Only the settings of a run are read to predict it. Step times are scored over the rows whose `use` is accuracy or blank,
+the order of runs within groups of at least five rows (these and ranking-only), memory where it was measured, and
+feasibility over all rows whose status is ok or oom. A row that cannot be modelled is skipped with its reason and
+counted; a row that the table excludes is skipped and not counted.
 """
 
 import csv

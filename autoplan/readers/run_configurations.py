@@ -4,9 +4,11 @@ from dataclasses import dataclass
 from itertools import product
 from math import gcd
 
-from autoplan.readers.run_models import CannotModel, needed, read_arch
+from autoplan.readers.run_degrees import Degrees
+from autoplan.readers.run_models import CannotModel, read_arch
 from autoplan.readers.table import Row
 from autoplan.spec import Configuration, CpMethod, Recompute, Schedule, Stack
+from autoplan.spec.value import LARGEST_SIZE
 
 MICRO_BATCHES = (1, 2, 4, 8)
 SCHEDULES: dict[str, Schedule] = {
@@ -14,29 +16,19 @@ SCHEDULES: dict[str, Schedule] = {
     "none": "1f1b",
     "1f1b": "1f1b",
     "gpipe": "gpipe",
-    "afab": "gpipe",
     "interleaved": "interleaved",
-    "interleaved-1f1b": "interleaved",
     "zb": "zb-h1",
     "zb-h1": "zb-h1",
     "zb-1p": "zb-1p",
     "zb-2p": "zb-2p",
     "zb-v": "zb-v",
-    "zbv": "zb-v",
     "v-half": "zb-v",
     "v-min": "zb-v",
     "dualpipe": "dualpipe-v",
     "dualpipe-v": "dualpipe-v",
 }
 TWO_CHUNKS = ("zb-v", "dualpipe-v")
-CP_METHODS: dict[str, CpMethod] = {
-    "a2a": "ulysses",
-    "ulysses": "ulysses",
-    "p2p": "ring",
-    "ring": "ring",
-    "all_gather": "allgather",
-    "allgather": "allgather",
-}
+CP_METHODS: dict[str, CpMethod] = {"a2a": "ulysses", "p2p": "ring", "all_gather": "allgather"}
 # Frameworks whose tensor parallelism always came with sequence parallelism, and what each shards when nothing is said.
 SEQUENCE_PARALLEL = ("megatron", "nemo", "torchtitan", "autoplan")
 ZERO_STAGES = {"megatron-classic": (0, 1), "fsdp": (3,), "torchtitan": (3,), "torchtune": (0,)}
@@ -51,22 +43,13 @@ class Choices:
     global_batch: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Degrees:
-    dp: int
-    cp: int
-    tp: int
-    pp: int
-
-
 def read_configurations(
-    row: Row, *, framework: Stack, num_layers: int, devices_per_node: int, assumptions: list[str]
+    row: Row, degrees: Degrees, *, framework: Stack, num_layers: int, devices_per_node: int, assumptions: list[str]
 ) -> Choices:
-    """Return the candidates of a row; raises CannotModel when its degrees or batch cannot be told.
+    """Return the candidates of a row; raises CannotModel when its batch cannot be told.
 
     `framework` and `devices_per_node` fill in blank cells; what was assumed is added to `assumptions`.
     """
-    degrees = _read_degrees(row, assumptions)
     divided = degrees.pp if framework.name == "torchtitan" else 0
     micro_batches, global_batch = _read_batch(row, dp=degrees.dp, divided=divided, assumptions=assumptions)
     shardings = _read_shardings(row, degrees, framework, assumptions)
@@ -111,45 +94,39 @@ def read_configurations(
     )
 
 
-def _read_degrees(row: Row, assumptions: list[str]) -> _Degrees:
-    """Return the degrees; a `dp` that contradicts n_gpus gives way to it."""
-    cp, tp, pp = (row.count(column) or 1 for column in ("cp", "tp", "pp"))
-    assumptions += [f"{column} 1" for column in ("tp", "pp") if not row.count(column)]
-    num_gpus = needed(row, "n_gpus")
-    if num_gpus % (cp * tp * pp):
-        raise CannotModel(f"cp {cp} x tp {tp} x pp {pp} does not divide n_gpus {num_gpus}")
-    dp = num_gpus // (cp * tp * pp)
-    if row.count("dp") not in (None, 0, dp):
-        assumptions.append(f"dp {dp} instead of {row.count('dp')}, to have {num_gpus} ranks")
-    return _Degrees(dp=dp, cp=cp, tp=tp, pp=pp)
-
-
 def _read_batch(row: Row, *, dp: int, divided: int, assumptions: list[str]) -> tuple[tuple[int, ...], int]:
-    """Return micro-batch sizes and the global batch; where the three cells disagree, the global batch gives way.
+    """Return micro-batch sizes and the global batch; where the three cells disagree, the number gives way, or else it.
 
     `divided` is into how many micro-batches the framework splits a rank's sequences when it is not told, 0 for none
     (torchtitan's pipeline_parallel_microbatches).
     """
-    micro_batch, count, global_batch = (row.count(c) for c in ("micro_batch", "num_microbatches", "global_batch"))
+    micro_batch, count, global_batch = (row.count(c) or 0 for c in ("micro_batch", "num_microbatches", "global_batch"))
     if not global_batch and not (micro_batch and count):
         raise CannotModel("global_batch is unknown")
-    per_rank = max(1, round((global_batch or 0) / dp))
+    if global_batch and micro_batch and count and global_batch % (dp * micro_batch) == 0:
+        meant = global_batch // (dp * micro_batch)
+        if meant != count:
+            assumptions.append(f"num_microbatches {meant} instead of {count}, to have global_batch {global_batch}")
+        count = meant
+    per_rank = max(1, round(global_batch / dp))
     if not micro_batch and not count:
         sizes = tuple(size for size in MICRO_BATCHES if per_rank % size == 0)
         if divided > 1 and per_rank % divided == 0:
             sizes = (per_rank // divided,)
         assumptions.append(f"micro_batch one of {', '.join(map(str, sizes))}")
     else:
-        micro_batch = micro_batch or max(1, round(per_rank / (count or 1)))
+        micro_batch = micro_batch or max(1, round(per_rank / count))
         per_rank = micro_batch * (count or max(1, round(per_rank / micro_batch)))
         sizes = (micro_batch,)
+    if dp * per_rank > LARGEST_SIZE:
+        raise CannotModel(f"global_batch {dp * per_rank} is more than {LARGEST_SIZE}")
     if global_batch and global_batch != dp * per_rank:
         assumptions.append(f"global_batch {dp * per_rank} instead of {global_batch}, to be whole micro-batches")
     return sizes, dp * per_rank
 
 
 def _read_shardings(
-    row: Row, degrees: _Degrees, framework: Stack, assumptions: list[str]
+    row: Row, degrees: Degrees, framework: Stack, assumptions: list[str]
 ) -> tuple[tuple[int, int], ...]:
     """Return (zero_stage, dp_shard) candidates; nothing is sharded over one rank.
 
@@ -201,7 +178,7 @@ def _read_blocks(
 
 def _read_schedules(row: Row, *, pp: int, num_layers: int, assumptions: list[str]) -> tuple[tuple[Schedule, int], ...]:
     """Return (schedule, virtual_stages) candidates."""
-    word, chunks = row.text("schedule").lower().replace("_", "-"), row.count("vpp")
+    word, chunks = row.text("schedule"), row.count("vpp")
     if pp == 1:
         return (("1f1b", 1),)
     schedule = SCHEDULES.get(word, "1f1b")
@@ -228,7 +205,7 @@ def _interleavings(pp: int, num_layers: int, assumptions: list[str]) -> tuple[tu
     return tuple(("interleaved", size) for size in chunks)
 
 
-def _read_experts(row: Row, degrees: _Degrees, devices_per_node: int, assumptions: list[str]) -> tuple[int, int]:
+def _read_experts(row: Row, degrees: Degrees, devices_per_node: int, assumptions: list[str]) -> tuple[int, int]:
     """Return (ep, etp) within the dp·cp·tp ranks of a stage; a blank ep spreads experts over a node at most."""
     num_experts = row.count("n_experts") or 0
     ranks = degrees.dp * degrees.cp * degrees.tp
@@ -262,7 +239,7 @@ def _read_cp_method(row: Row, cp: int, framework: Stack, assumptions: list[str])
     """Return how context parallelism talks: a ring where Transformer Engine does it, else gathers."""
     if cp == 1:
         return "allgather"
-    method = CP_METHODS.get(row.text("cp_comm").lower())
+    method = CP_METHODS.get(row.text("cp_comm"))
     if method is None:
         method = "ring" if framework.name in ("megatron", "nemo") else "allgather"
         assumptions.append(f"cp_method {method}")

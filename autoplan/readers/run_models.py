@@ -8,6 +8,8 @@ from autoplan.spec.model import MOST_MTP, FeedForward, Mixer
 
 LARGEST_NUM_LAYERS = 10_000
 NORM_EPS = 1e-5
+FEW_EXPERTS, FEW_CHOSEN, MANY_CHOSEN = 16, 2, 8
+"""Experts of a token where a row does not tell: of few as in Mixtral, of many as in DeepSeek-V3 and Qwen3."""
 
 # Nemotron-H (arXiv 2504.03624, table 1): every thirteenth layer is attention, the rest is half Mamba-2, half MLP.
 HYBRID_ATTENTION_EVERY = 13
@@ -28,10 +30,10 @@ def needed(row: Row, column: str) -> int:
 
 def read_arch(row: Row) -> str:
     """Return gpt, llama, moe or hybrid; where the table says nothing known, what the other columns are like."""
-    arch = row.text("arch")
-    if arch in ("gpt", "llama", "moe", "hybrid"):
+    arch, num_experts = row.text("arch"), row.count("n_experts") or 0
+    if arch in ("moe", "hybrid") or (arch in ("gpt", "llama") and num_experts <= 1):
         return arch
-    if row.count("n_experts"):
+    if num_experts:
         return "moe"
     return "gpt" if row.flag("gated_mlp") is False else "llama"
 
@@ -52,7 +54,7 @@ def read_model(row: Row, assumptions: list[str]) -> ModelSpec:
         name=row.text("model_name") or arch,
         family={"gpt": "gpt2", "hybrid": "nemotron_h"}.get(arch, arch),
         vocab_size=_vocab(row, arch, assumptions),
-        hidden_size=needed(row, "hidden"),
+        hidden_size=_hidden(row, assumptions),
         max_positions=needed(row, "seq_len"),
         positions="learned" if learned else "rope",
         rope=None if learned else Rope(theta=10_000.0),
@@ -64,11 +66,19 @@ def read_model(row: Row, assumptions: list[str]) -> ModelSpec:
     )
 
 
+def _hidden(row: Row, assumptions: list[str] | None = None) -> int:
+    """Return the model's width; a blank one is that of all heads together."""
+    hidden, heads = row.count("hidden"), (row.count("n_heads") or 0) * (row.count("head_dim") or 0)
+    if not hidden and heads and assumptions is not None:
+        assumptions.append(f"hidden {heads}")
+    return hidden or heads or needed(row, "hidden")
+
+
 def _read_layers(row: Row, arch: str, assumptions: list[str]) -> tuple[tuple[Block, ...], tuple[int, ...]]:
     """Return the blocks that differ, and which of them each layer is."""
     num_layers = needed(row, "n_layers")
     if num_layers > LARGEST_NUM_LAYERS:
-        raise row.problem("n_layers", f"{num_layers} is more than the {LARGEST_NUM_LAYERS} that are accepted")
+        raise CannotModel(f"n_layers {num_layers} is more than the {LARGEST_NUM_LAYERS} that are accepted")
     if arch == "hybrid":
         layers = _hybrid_layers(row, num_layers, assumptions)
     else:
@@ -107,7 +117,7 @@ def _hybrid_layers(row: Row, num_layers: int, assumptions: list[str]) -> list[Bl
 def _read_mamba(row: Row) -> Mamba2:
     """Return a mixer of twice the hidden size, as Mamba-2 and Nemotron-H have it."""
     return Mamba2(
-        num_heads=max(1, 2 * needed(row, "hidden") // MAMBA_HEAD_DIM),
+        num_heads=max(1, 2 * _hidden(row) // MAMBA_HEAD_DIM),
         head_dim=MAMBA_HEAD_DIM,
         state_size=MAMBA_STATE,
         num_groups=MAMBA_GROUPS,
@@ -157,7 +167,7 @@ def _latent_attention(row: Row, *, num_heads: int, head_dim: int, rank: int) -> 
 
 def _read_heads(row: Row, assumptions: list[str]) -> tuple[int, int]:
     """Return heads and their width; one of them follows from the other, both blank are heads of 128."""
-    num_heads, head_dim, hidden = row.count("n_heads"), row.count("head_dim"), needed(row, "hidden")
+    num_heads, head_dim, hidden = row.count("n_heads"), row.count("head_dim"), _hidden(row)
     if not num_heads:
         num_heads = max(1, hidden // (head_dim or 128))
         assumptions.append(f"n_heads {num_heads}")
@@ -169,7 +179,7 @@ def _read_mlp(row: Row, arch: str, assumptions: list[str]) -> Mlp:
     gated = _assumed(row, "gated_mlp", default=not plain, assumptions=assumptions)
     width = row.count("ffn_hidden")
     if not width:
-        hidden = needed(row, "hidden")
+        hidden = _hidden(row)
         width = -(-8 * hidden // 3 // 256) * 256 if gated else 4 * hidden
         assumptions.append(f"ffn_hidden {width}")
     return _mlp(width, gated=gated, arch=arch)
@@ -182,12 +192,17 @@ def _mlp(width: int, *, gated: bool, arch: str) -> Mlp:
 
 def _read_moe(row: Row, arch: str, assumptions: list[str]) -> Moe:
     """Return routed experts, and shared ones as one MLP of their total width."""
-    width = row.count("moe_ffn_hidden") or needed(row, "ffn_hidden")
+    num_experts = needed(row, "n_experts")
+    width = row.count("moe_ffn_hidden") or row.count("ffn_hidden") or needed(row, "moe_ffn_hidden")
+    top_k = row.count("top_k")
+    if not top_k:
+        top_k = min(num_experts, FEW_CHOSEN if num_experts <= FEW_EXPERTS else MANY_CHOSEN)
+        _note(assumptions, f"top_k {top_k}")
     gated = _assumed(row, "gated_mlp", default=arch != "hybrid", assumptions=assumptions)
     shared = row.count("n_shared_experts")
     return Moe(
-        num_experts=needed(row, "n_experts"),
-        top_k=needed(row, "top_k"),
+        num_experts=num_experts,
+        top_k=top_k,
         expert=_mlp(width, gated=gated, arch=arch),
         shared=_mlp(shared * width, gated=gated, arch=arch) if shared else None,
     )
@@ -205,10 +220,14 @@ def _vocab(row: Row, arch: str, assumptions: list[str]) -> int:
 def _assumed(row: Row, column: str, *, default: bool, assumptions: list[str]) -> bool:
     value = row.flag(column)
     if value is None:
-        note = f"{column} {str(default).lower()}"
-        if note not in assumptions:
-            assumptions.append(note)
+        _note(assumptions, f"{column} {str(default).lower()}")
     return default if value is None else value
+
+
+def _note(assumptions: list[str], note: str) -> None:
+    """Add a note once, however many kinds of layers it is of."""
+    if note not in assumptions:
+        assumptions.append(note)
 
 
 def _read_mtp(row: Row) -> int:

@@ -1,13 +1,15 @@
 """One row of the table of published runs as a problem and the configurations it may have run, or why not."""
 
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from math import gcd, isqrt
-from typing import Any
+from typing import Any, get_args
 
-from autoplan.errors import ClusterError, ModelError
+from autoplan.errors import ClusterError, InputError, ModelError
 from autoplan.readers.clusters import with_network
-from autoplan.readers.devices import DevicePreset, nearest_device
+from autoplan.readers.devices import DevicePreset, device_presets, nearest_device
 from autoplan.readers.run_configurations import read_configurations
+from autoplan.readers.run_degrees import read_degrees
 from autoplan.readers.run_models import CannotModel, needed, read_model
 from autoplan.readers.run_stacks import NARROW, read_framework, read_stack
 from autoplan.readers.table import Row
@@ -19,19 +21,6 @@ Problems = dict[tuple[Any, ...], Problem]
 # What a network carries of its line rate (calculon-ai/calculon systems/a100_80g.json).
 NETWORK_EFFICIENCY = 0.9
 LARGEST_HOST = 8  # devices of one host; what joins more is a rack
-PRECISIONS: dict[str, PrecisionKind] = {
-    "bf16": "bf16",
-    "bfloat16": "bf16",
-    "fp16": "fp16",
-    "float16": "fp16",
-    "fp32": "fp32",
-    "tf32": "fp32",
-    "float32": "fp32",
-    "fp8": "fp8",
-    "mxfp8": "mxfp8",
-    "nvfp4": "nvfp4",
-    "fp4": "nvfp4",
-}
 # What gives way, in this order, where a row's settings contradict a rule.
 MENDS: tuple[dict[str, Any], ...] = (
     {"sequence_parallel": False},
@@ -52,20 +41,27 @@ class Run:
 
 
 def read_run(row: Row, problems: Problems) -> Run:
-    """Return the run of a row; raises CannotModel, and DataError for a malformed cell.
+    """Return the run of a row whose cells are tidy (`run_cells.tidy`); raises CannotModel that says what stops it.
 
     `problems` holds the problems of earlier rows, so that runs of the same problem share one object.
     """
-    assumptions: list[str] = []
     try:
-        model = read_model(row, assumptions)
+        return _read_run(row, problems)
     except ModelError as problem:
         raise CannotModel(f"contradictory model: {problem.message}") from None
-    group = _read_group(row, assumptions)
+    except InputError as problem:
+        raise CannotModel(problem.message) from None
+
+
+def _read_run(row: Row, problems: Problems) -> Run:
+    assumptions: list[str] = []
+    model, degrees = read_model(row, assumptions), read_degrees(row, assumptions)
+    group = _read_group(row, degrees.num_gpus, assumptions)
     recent = "fp8" in group.device.peak_flops
     framework = read_framework(row, recent=recent, assumptions=assumptions)
     choices = read_configurations(
         row,
+        degrees,
         framework=framework,
         num_layers=model.num_layers,
         devices_per_node=group.devices_per_node,
@@ -113,21 +109,19 @@ def _keep_valid(
 
 def _read_precision(row: Row, *, recent: bool, assumptions: list[str]) -> PrecisionKind:
     """Return the compute type; blank and unknown ones are bf16, which every device of the table has."""
-    text = row.text("precision").lower()
-    precision = PRECISIONS.get(text)
-    if precision is None or (precision in NARROW and not recent):
+    text = row.text("precision")
+    if text not in get_args(PrecisionKind) or (text in NARROW and not recent):
         assumptions.append("precision bf16" + (f" instead of {text}" if text else ""))
         return "bf16"
-    return "mxfp8" if precision == "fp8" and row.text("fp8_recipe") == "mx" else precision
+    return "mxfp8" if text == "fp8" and row.text("fp8_recipe") == "mx" else text  # type: ignore[return-value]
 
 
-def _read_group(row: Row, assumptions: list[str]) -> NodeGroup:
+def _read_group(row: Row, num_gpus: int, assumptions: list[str]) -> NodeGroup:
     """Return the run's nodes: the devices that NVLink joins, which can be more than a host's.
 
     Of an NVLink domain, runs use the largest number of whole hosts that divides the run's devices; hosts that are
     not full have equally many devices each.
     """
-    num_gpus = needed(row, "n_gpus")
     preset = _read_device(row, assumptions)
     host = row.count("gpus_per_node")
     if not host:
@@ -159,10 +153,15 @@ def _largest_divisor(number: int, *, most: int) -> int:
 
 def _read_device(row: Row, assumptions: list[str]) -> DevicePreset:
     """Return the device, or the one that comes closest to a name that is not known."""
+    gpu = row.text("gpu")
+    if not gpu:
+        raise CannotModel("gpu is unknown")
     try:
-        preset, note = nearest_device(row.text("gpu"))
+        preset, note = nearest_device(gpu)
     except ClusterError:
-        raise CannotModel(f"gpu {row.text('gpu') or 'unknown'}: no preset is like it") from None
+        likely = get_close_matches(gpu.lower(), device_presets(), n=1)
+        hint = f"; did you mean {likely[0]}?" if likely else ""
+        raise CannotModel(f"gpu {gpu}: no preset is like it (docs/devices.md lists them){hint}") from None
     if note:
         assumptions.append(note)
     return preset

@@ -2,6 +2,7 @@
 
 import csv
 import io
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autoplan.errors import DataError
@@ -11,11 +12,15 @@ LARGEST_COUNT = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of a table; a column that the table lacks reads as blank."""
+    """One line of a table; a column that the table lacks reads as blank.
+
+    `flaw` says what is wrong with the line as a whole, whose cells then cannot be trusted; empty for most.
+    """
 
     where: str
     line: int
     cells: dict[str, str]
+    flaw: str = ""
 
     def problem(self, column: str, message: str) -> DataError:
         """Return the error about one cell, to be raised."""
@@ -69,27 +74,35 @@ class Table:
 
 
 def parse_table(text: str, *, where: str) -> Table:
-    """Return the table of a CSV text; raises DataError for no header, repeated columns and lines of other lengths."""
+    """Return the table of a CSV text; raises DataError for no header, repeated columns and broken quotes.
+
+    Columns are named in any case and order; those without a name are left out. A line with fewer or more cells than
+    the header has columns is a row with a flaw.
+    """
     reader = csv.reader(io.StringIO(text), strict=True)
     rows: list[Row] = []
     try:
-        columns = tuple(name.strip() for name in next(reader, ()))
-        _check_header(columns, where=where)
-        for cells in reader:
-            if not cells:
-                continue
-            if len(cells) != len(columns):
-                message = f"{len(cells)} cells, the header has {len(columns)} columns"
-                raise DataError(message, where=f"{where}, line {reader.line_num}")
-            rows.append(Row(where=where, line=reader.line_num, cells=dict(zip(columns, cells, strict=True))))
+        header = [name.strip().lower() for name in next(reader, ())]
+        columns = _named_columns(header, where=where)
+        rows += [_read_row(cells, header, where=where, line=reader.line_num) for cells in reader if any(cells)]
     except csv.Error as problem:
         raise DataError(f"malformed CSV: {problem}", where=f"{where}, line {reader.line_num}") from None
     return Table(columns=columns, rows=tuple(rows))
 
 
-def _check_header(columns: tuple[str, ...], *, where: str) -> None:
-    if not any(columns):
+def _named_columns(header: Sequence[str], *, where: str) -> tuple[str, ...]:
+    columns = tuple(name for name in header if name)
+    if not columns:
         raise DataError("no header line", where=where)
     for name in columns:
         if columns.count(name) > 1:
             raise DataError(f"column {name!r} is given twice", where=where)
+    return columns
+
+
+def _read_row(cells: Sequence[str], header: Sequence[str], *, where: str, line: int) -> Row:
+    flaw = ""
+    if len(cells) < len(header) or any(cell.strip() for cell in cells[len(header) :]):
+        flaw = f"{len(cells)} cells, the header has {len(header)} columns"
+    named = {name: cell for name, cell in zip(header, cells, strict=False) if name}
+    return Row(where=where, line=line, cells=named, flaw=flaw)

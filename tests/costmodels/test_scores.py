@@ -32,13 +32,19 @@ def test_only_trusted_times_are_scored():
         make_point("a", step=1.0),
         make_point("b", use="ranking-only", step=9.0),
         make_point("c", use="memory-only", step=9.0),
-        make_point("d", use="", step=9.0),
+        make_point("d", use="feasibility", step=9.0),
         make_point("e", step=None),
     ]
     summary = summary_of(points)
     assert (summary.rows, summary.scored, summary.by_source["s"].step_time_rows) == (5, 5, 1)
     assert summary.step_time.mape == 0.0
     assert summary.range.coverage == 1.0
+
+
+def test_a_table_that_says_nothing_of_its_times_is_scored():
+    points = [make_point(name, use="", step=2.0) for name in "abcde"]
+    summary = summary_of(points)
+    assert (summary.by_source["s"].step_time_rows, summary.ranking.groups) == (5, 1)
 
 
 @pytest.mark.parametrize("role", ["calibration", "skipped"])

@@ -2,6 +2,7 @@ import pytest
 
 from autoplan.errors import DataError
 from autoplan.readers.run_configurations import read_configurations
+from autoplan.readers.run_degrees import read_degrees
 from autoplan.readers.run_models import CannotModel
 from autoplan.readers.stacks import load_stack
 from autoplan.spec import Configuration
@@ -13,8 +14,10 @@ EXPERTS = {"arch": "moe", "n_experts": "16", "top_k": "2"}
 
 def read(*, framework="megatron", **changes):
     assumptions = []
+    cells, unsaid = row(**changes), []
     choices = read_configurations(
-        row(**changes),
+        cells,
+        read_degrees(cells, unsaid),
         framework=load_stack(framework),
         num_layers=32,
         devices_per_node=8,
@@ -89,7 +92,8 @@ def test_fsdp2_under_a_pipeline_gathers_and_reduces_once_a_step():
         ("zb-h1", "1", ("zb-h1", 1)),
         ("zb-v", "1", ("zb-v", 2)),
         ("v-half", "", ("zb-v", 2)),
-        ("DualPipe_V", "2", ("dualpipe-v", 2)),
+        ("dualpipe-v", "2", ("dualpipe-v", 2)),
+        ("dualpipe", "", ("dualpipe-v", 2)),
         ("unheard-of", "1", ("1f1b", 1)),
     ],
 )
@@ -193,6 +197,12 @@ def test_a_global_batch_that_is_not_whole_micro_batches_gives_way():
     assert read(global_batch="70", num_microbatches="")[0].global_batch == 64
 
 
+def test_a_number_of_micro_batches_that_contradicts_the_batch_gives_way():
+    choices, assumptions = read(num_microbatches="32")
+    assert (choices.global_batch, choices.configurations[0].micro_batch) == (64, 2)
+    assert assumptions == ["num_microbatches 4 instead of 32, to have global_batch 64"]
+
+
 @pytest.mark.parametrize(
     ("framework", "flag"), [("megatron", True), ("nemo", True), ("torchtitan", True), ("megatron-classic", False)]
 )
@@ -224,29 +234,9 @@ def test_experts():
     assert (one(ep="8").ep, one(ep="").ep) == (1, 1)  # a dense model has no experts to spread
 
 
-def test_degrees():
-    choices, assumptions = read(dp="4")
-    assert choices.configurations[0].dp == 8
-    assert assumptions == ["dp 8 instead of 4, to have 16 ranks"]
-    assert one(dp="").dp == 8
-    choices, assumptions = read(tp="", dp="")
-    assert (choices.configurations[0].tp, assumptions) == (
-        1,
-        ["tp 1", "global_batch 128 instead of 64, to be whole micro-batches"],
-    )
-
-
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"n_gpus": ""}, "n_gpus is unknown"),
-        ({"tp": "3"}, "cp 1 x tp 3 x pp 1 does not divide n_gpus 16"),
-        ({"global_batch": "", "num_microbatches": ""}, "global_batch is unknown"),
-    ],
-)
-def test_what_cannot_be_told(changes, reason):
-    with pytest.raises(CannotModel, match=reason):
-        read(**changes)
+def test_a_batch_that_cannot_be_told():
+    with pytest.raises(CannotModel, match="global_batch is unknown"):
+        read(global_batch="", num_microbatches="")
 
 
 def test_a_zero_stage_that_does_not_exist():

@@ -1,6 +1,5 @@
 import pytest
 
-from autoplan.errors import DataError
 from autoplan.readers.run_models import CannotModel, read_model
 from autoplan.spec import Attention, LatentAttention, Mamba2, Mlp, Moe
 from autoplan.spec.tensors import num_active_parameters, num_parameters
@@ -157,12 +156,31 @@ def test_blank_sizes_that_follow_from_others():
     assert set(assumptions) == {"n_heads 32", "gated_mlp true", "ffn_hidden 11008", "vocab 128256"}
 
 
-@pytest.mark.parametrize("column", ["n_layers", "hidden", "seq_len"])
+@pytest.mark.parametrize("column", ["n_layers", "seq_len"])
 def test_sizes_that_nothing_tells(column):
     with pytest.raises(CannotModel, match=f"{column} is unknown"):
         read(**{column: ""})
 
 
 def test_a_model_beyond_any_size():
-    with pytest.raises(DataError, match=r"runs\.csv, line 2: n_layers: 20000 is more"):
+    with pytest.raises(CannotModel, match="n_layers 20000 is more than the 10000 that are accepted"):
         read(n_layers="20000")
+
+
+def test_a_width_follows_from_the_heads():
+    model, assumptions = read(hidden="")
+    assert (model.hidden_size, assumptions) == (4096, ["hidden 4096"])
+    with pytest.raises(CannotModel, match="hidden is unknown"):
+        read(hidden="", head_dim="")
+
+
+@pytest.mark.parametrize(("experts", "top_k"), [("1", 1), ("8", 2), ("128", 8)])
+def test_how_many_experts_a_token_has_where_a_row_does_not_tell(experts, top_k):
+    model, assumptions = read(arch="moe", n_experts=experts, top_k="")
+    assert (model.blocks[0].feed_forward.top_k, assumptions) == (top_k, [f"top_k {top_k}"])
+
+
+def test_a_llama_with_experts_is_a_mixture():
+    model, assumptions = read(arch="llama", n_experts="8", top_k="2")
+    assert (model.family, model.blocks[0].feed_forward.num_experts) == ("moe", 8)
+    assert assumptions == ["arch moe"]

@@ -45,9 +45,16 @@ def test_a_device_that_has_no_preset_is_like_its_nearest():
     assert any("a100" in note for note in run.assumptions)
 
 
-@pytest.mark.parametrize("slug", ["", "abacus-9000"])
-def test_a_device_that_nothing_is_like(slug):
-    with pytest.raises(CannotModel, match=f"gpu {slug or 'unknown'}: no preset is like it"):
+@pytest.mark.parametrize(
+    ("slug", "reason"),
+    [
+        ("", "gpu is unknown"),
+        ("abacus-9000", r"gpu abacus-9000: no preset is like it \(docs/devices\.md lists them\)$"),
+        ("ah100-80g-sxm", r"no preset is like it .*; did you mean h100-80g-sxm\?$"),
+    ],
+)
+def test_a_device_that_nothing_is_like(slug, reason):
+    with pytest.raises(CannotModel, match=reason):
         read(gpu=slug)
 
 
@@ -59,7 +66,7 @@ def test_a_device_that_nothing_is_like(slug):
         ("b200-180g", {"precision": "fp8", "fp8_recipe": "mx"}, "mxfp8"),
         ("gb200", {"precision": "nvfp4"}, "nvfp4"),
         ("a100-80g-sxm", {"precision": "fp16"}, "fp16"),
-        ("a100-80g-sxm", {"precision": "tf32"}, "fp32"),
+        ("a100-80g-sxm", {"precision": "fp32"}, "fp32"),
     ],
 )
 def test_precisions(gpu, cells, precision):
@@ -98,3 +105,8 @@ def test_settings_that_contradict_a_rule_give_way():
 def test_contradictory_models():
     with pytest.raises(CannotModel, match="contradictory model: num_heads 32 is not a multiple of num_kv_heads 3"):
         read(n_kv_heads="3")
+
+
+def test_sizes_beyond_any_are_a_reason_and_no_failure():
+    with pytest.raises(CannotModel, match="devices are more than"):
+        read(n_gpus="2147483647", dp="", tp="1", global_batch="2147483647", num_microbatches="")

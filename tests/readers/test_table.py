@@ -50,8 +50,7 @@ def test_a_word_is_one_of_the_known():
         ("", "runs.csv: no header line"),
         ("\n", "runs.csv: no header line"),
         ("a,b,a\n", "runs.csv: column 'a' is given twice"),
-        ("a,b\n1,2\n1\n", "runs.csv, line 3: 1 cells, the header has 2 columns"),
-        ("a,b\n1,2,3\n", "runs.csv, line 2: 3 cells, the header has 2 columns"),
+        ("a, A\n", "runs.csv: column 'a' is given twice"),
         ('a,b\n"1,2\n', "runs.csv, line 2: malformed CSV"),
     ],
 )
@@ -66,3 +65,17 @@ def test_lines_are_those_of_the_file():
     assert [line.line for line in table.rows] == [3, 5]
     assert table.rows[0].text("b") == "x\ny"
     assert table.columns == ("a", "b")
+
+
+@pytest.mark.parametrize(("text", "cells"), [("1\n", 1), ("1,2,3\n", 3)])
+def test_a_line_of_another_length_is_a_row_with_a_flaw(text, cells):
+    flawed, sound = parse_table("a,b\n" + text + "1,2\n", where="runs.csv").rows
+    assert flawed.flaw == f"{cells} cells, the header has 2 columns"
+    assert sound.flaw == ""
+
+
+def test_what_a_spreadsheet_adds_is_left_out():
+    """Columns without a name, blank cells past the last column, and lines of blank cells."""
+    table = parse_table("a,B,,\n1,2,,\n,,,\n3,4,,,,\n", where="runs.csv")
+    assert table.columns == ("a", "b")
+    assert [(line.line, line.text("b"), line.flaw) for line in table.rows] == [(2, "2", ""), (4, "4", "")]
