@@ -16,11 +16,15 @@ LOGIT_LOSS_BYTES = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Precision:
-    """Bytes of activations and gathered weights, of GEMM operands, and the keys of peak_flops, best first."""
+    """Bytes of activations and gathered weights, of GEMM operands, and the keys of peak_flops, best first.
+
+    `block_scaled` operands have a scale for every few elements, whose order products want changed first.
+    """
 
     compute_bytes: int
     operand_bytes: int
     rates: tuple[str, ...]
+    block_scaled: bool = False
 
 
 PRECISIONS = {
@@ -28,8 +32,10 @@ PRECISIONS = {
     "fp16": Precision(compute_bytes=2, operand_bytes=2, rates=("fp16", "bf16", "fp32")),
     "fp32": Precision(compute_bytes=4, operand_bytes=4, rates=("fp32", "tf32")),
     "fp8": Precision(compute_bytes=2, operand_bytes=1, rates=("fp8", "bf16", "fp16")),
-    "mxfp8": Precision(compute_bytes=2, operand_bytes=1, rates=("mxfp8", "fp8", "bf16", "fp16")),
-    "nvfp4": Precision(compute_bytes=2, operand_bytes=1, rates=("nvfp4", "mxfp8", "fp8", "bf16", "fp16")),
+    "mxfp8": Precision(compute_bytes=2, operand_bytes=1, rates=("mxfp8", "fp8", "bf16", "fp16"), block_scaled=True),
+    "nvfp4": Precision(
+        compute_bytes=2, operand_bytes=1, rates=("nvfp4", "mxfp8", "fp8", "bf16", "fp16"), block_scaled=True
+    ),
 }
 
 

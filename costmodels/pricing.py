@@ -25,9 +25,10 @@ class Rates:
     """Shares of the nominal rates that are reached, and what the host and overlapping cost.
 
     `products`, `low_products`, `grouped_products`, `low_grouped_products`, `attention`, `memory` and `optimizer` are
-    at most about 1; `host_seconds` is of one operation. Of communication that runs beside compute, `hidden_…` is the
-    share that can hide. `step_seconds` is spent once per step whatever is trained; `jitter` is the share of the step by
-    which the slowest of many ranks lags behind the mean, for each doubling of the nodes.
+    at most about 1; `host_seconds` are of one launch, `routed_host_seconds` of one that no CUDA graph holds. Of
+    communication that runs beside compute, `hidden_…` is the share that can hide. `step_seconds` is spent once per step
+    whatever is trained; `jitter` is the share of the step by which the slowest of many ranks lags behind the mean, for
+    each doubling of the nodes.
     """
 
     products: Any
@@ -38,6 +39,7 @@ class Rates:
     memory: Any
     optimizer: Any
     host_seconds: Any
+    routed_host_seconds: Any
     links: LinkRates
     hidden_data: Any
     hidden_gather: Any
@@ -78,7 +80,7 @@ def price_pass(work: PassWork, rates: Rates) -> PassSeconds:
 
     Some operations of a unit wait for the host and others do not, so the larger of the two is rounded off. Chunks of
     tensor-parallel communication hide behind products, experts' behind what is left of these, context parallelism
-    behind attention; all of them also while the device waits for its host.
+    behind attention. What shows takes the device's time like compute: a device that waits for its host has it to spare.
     """
     products = (
         work.products / rates.products
@@ -88,13 +90,19 @@ def price_pass(work: PassWork, rates: Rates) -> PassSeconds:
     )
     attention = work.attention / rates.attention
     device = products + attention + work.memory / rates.memory
-    host = work.kernels * rates.host_seconds
-    compute = (device**HOST_SHARPNESS + host**HOST_SHARPNESS) ** (1 / HOST_SHARPNESS)
-    room = products + (compute - device)
-    tensor, room = _shown(work.tensor, rates.hidden_tensor, room, rates)
-    expert, room = _shown(work.expert, rates.hidden_expert, room, rates)
-    context, _ = _shown(work.context, rates.hidden_context, attention + np.maximum(room - products, 0.0), rates)
-    return PassSeconds(compute=compute, tensor=tensor, context=context, expert=expert)
+    host = work.kernels * rates.host_seconds + work.routed_kernels * rates.routed_host_seconds
+    tensor, left = _shown(work.tensor, rates.hidden_tensor, products, rates)
+    expert, _ = _shown(work.expert, rates.hidden_expert, left, rates)
+    context, _ = _shown(work.context, rates.hidden_context, attention, rates)
+    shown = tensor + expert + context
+    compute = _with_host(device, host)
+    added = np.divide(_with_host(device + shown, host) - compute, shown, out=np.zeros_like(shown), where=shown > 0)
+    return PassSeconds(compute=compute, tensor=tensor * added, context=context * added, expert=expert * added)
+
+
+def _with_host(device: Floats, host: Floats) -> Floats:
+    seconds: Floats = (device**HOST_SHARPNESS + host**HOST_SHARPNESS) ** (1 / HOST_SHARPNESS)
+    return seconds
 
 
 def _shown(work: LinkWork, hidden: Any, room: Floats, rates: Rates) -> tuple[Floats, Floats]:

@@ -35,11 +35,16 @@ ENDS = 3
 """Embedding, head and stage, the units after the layers."""
 LAUNCHES_OF_COLLECTIVE = 3.0
 """The host's work for one collective in launches: the kernel itself, and the events that order two streams."""
+SCALES_OF_PRODUCT = 1
+"""Launches that put the scales of a product's block-scaled factors in the order that it wants them in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassWork:
-    """One pass of every unit: nominal seconds (n, u), launches (n, u), and collectives by axis."""
+    """One pass of every unit: nominal seconds (n, u), launches (n, u), and collectives by axis.
+
+    `routed_kernels` are those that no CUDA graph holds.
+    """
 
     products: Floats
     low_products: Floats
@@ -48,6 +53,7 @@ class PassWork:
     attention: Floats
     memory: Floats
     kernels: Floats
+    routed_kernels: Floats
     tensor: LinkWork
     context: LinkWork
     expert: LinkWork
@@ -67,7 +73,8 @@ class UnitWork:
 
 
 Work = TypeVar("Work", PassWork, LinkWork)
-_SECONDS = ("products", "low_products", "grouped_products", "low_grouped_products", "attention", "memory", "kernels")
+_PRODUCTS = ("products", "low_products", "grouped_products", "low_grouped_products")
+_SUMMED = (*_PRODUCTS, "attention", "memory", "kernels", "routed_kernels")
 _PASSES = ("forward", "backward", "weight", "redone", "alternate")
 """The passes that are counted; of `redone` is all repeated by selective recompute, of `alternate` half."""
 _AT_ONCE = 1 << 14
@@ -99,52 +106,52 @@ class _Tally:
         self.problem, self.hardware, self.num = problem, hardware, num
         self.precision = resolve_precision(problem)
         shape = (len(_PASSES), units, num)
-        self.seconds = {name: np.zeros(shape) for name in _SECONDS}
+        self.sums = {name: np.zeros(shape) for name in _SUMMED}
         self.links = {axis: LinkWork.zeros(shape) for axis in ("tensor", "context", "expert")}
         self._products: dict[bool, list[tuple[str, Slot, Any]]] = {}
-        self._transfers: dict[tuple[str, CollectiveOp], list[tuple[Slot, Transfer]]] = {}
+        self._transfers: dict[tuple[str, CollectiveOp], list[tuple[Slot, Operation, Transfer]]] = {}
 
     def add_forward(self, slot: Slot, operations: Iterable[Operation]) -> None:
         """Add a forward, or what is repeated of it."""
         for op in operations:
-            self._add_products(slot, op.products, _forward_shapes)
+            self._add_products(slot, op, op.products, _forward_shapes)
             self._add_core(slot, op, backward=False)
-            self._add_bytes(slot, op.forward_bytes, op.forward_kernels)
-            self._add_transfers(slot, op.forward_transfers)
+            self._add_bytes(slot, op, op.forward_bytes, op.forward_kernels)
+            self._add_transfers(slot, op, op.forward_transfers)
 
     def add_backward(self, slot: Slot, operations: Iterable[Operation]) -> None:
         """Add a backward without weight gradients."""
         for op in operations:
-            self._add_products(slot, op.products, _input_gradient_shapes)
-            self._add_products(slot, [p for p in op.products if not p.weight], _weight_gradient_shapes)
+            self._add_products(slot, op, op.products, _input_gradient_shapes)
+            self._add_products(slot, op, [p for p in op.products if not p.weight], _weight_gradient_shapes)
             self._add_core(slot, op, backward=True)
-            self._add_bytes(slot, op.backward_bytes, op.backward_kernels - sum(1 for p in op.products if p.weight))
-            self._add_transfers(slot, op.backward_transfers)
+            self._add_bytes(slot, op, op.backward_bytes, op.backward_kernels)
+            self._add_transfers(slot, op, op.backward_transfers)
 
     def add_weight(self, slot: Slot, operations: Iterable[Operation]) -> None:
         """Add the weight gradients."""
         for op in operations:
-            weights = [p for p in op.products if p.weight]
-            self._add_products(slot, weights, _weight_gradient_shapes)
-            self._add_bytes(slot, 0.0, float(len(weights)))
+            self._add_products(slot, op, [p for p in op.products if p.weight], _weight_gradient_shapes)
 
-    def _add_products(self, slot: Slot, products: Iterable[Product], shapes: Shapes) -> None:
+    def _add_products(self, slot: Slot, op: Operation, products: Iterable[Product], shapes: Shapes) -> None:
         for p in products:
             m, k, n = shapes(p)
             low = p.low and self.precision.operand_bytes < self.precision.compute_bytes
             kind = ("low_" if low else "") + ("grouped_" if p.grouped else "") + "products"
             self._products.setdefault(low, []).append((kind, slot, (m, k, n, p.count)))
+            scaled = low and self.precision.block_scaled
+            self._add_bytes(slot, op, 0.0, p.launches * (1 + (SCALES_OF_PRODUCT if scaled else 0)))
             if low and shapes is not _weight_gradient_shapes:
-                self._add_cast(slot, 1.0 * p.count * m * k)
+                self._add_cast(slot, op, 1.0 * p.count * m * k, p.launches if scaled else 1)
 
-    def _add_cast(self, slot: Slot, elements: Any) -> None:
+    def _add_cast(self, slot: Slot, op: Operation, elements: Any, launches: Any) -> None:
         """Add the cast of a product's input, or of its output's gradient, written in both layouts for later use.
 
         A fused kernel writes it instead of the 16-bit result; otherwise that is read again. The weight's gradient finds
-        both of its factors cast.
+        both of its factors cast. One kernel casts the inputs of all experts, unless scales are of blocks.
         """
         read = 0 if self.problem.stack.pointwise == "fused" else self.precision.compute_bytes
-        self._add_bytes(slot, elements * (read + 2 * self.precision.operand_bytes), 1.0)
+        self._add_bytes(slot, op, elements * (read + 2 * self.precision.operand_bytes), launches)
 
     def _add_core(self, slot: Slot, op: Operation, *, backward: bool) -> None:
         core, hardware = op.core, self.hardware
@@ -153,17 +160,17 @@ class _Tally:
         kernel = self.problem.stack.attention or default_kernel(hardware.architecture)
         shares = attention_shares(kernel, hardware.architecture, seq_len=core.seq_len, head_dim=core.head_dim)
         flops = core.flops * (BACKWARD_FLOPS if backward else 1.0)
-        self.seconds["attention"][slot] += flops / (hardware.matmul_flops * shares[1 if backward else 0])
+        self.sums["attention"][slot] += flops / (hardware.matmul_flops * shares[1 if backward else 0])
 
-    def _add_bytes(self, slot: Slot, num_bytes: Any, kernels: float) -> None:
-        if kernels:
-            self.seconds["kernels"][slot] += kernels
+    def _add_bytes(self, slot: Slot, op: Operation, num_bytes: Any, launches: Any) -> None:
+        if isinstance(launches, np.ndarray) or launches:
+            self.sums[_launched(op)][slot] += launches
         if isinstance(num_bytes, np.ndarray) or num_bytes:
-            self.seconds["memory"][slot] += num_bytes / self.hardware.memory_bytes_per_second
+            self.sums["memory"][slot] += num_bytes / self.hardware.memory_bytes_per_second
 
-    def _add_transfers(self, slot: Slot, transfers: Iterable[Transfer]) -> None:
+    def _add_transfers(self, slot: Slot, op: Operation, transfers: Iterable[Transfer]) -> None:
         for transfer in transfers:
-            self._transfers.setdefault((transfer.axis, transfer.op), []).append((slot, transfer))
+            self._transfers.setdefault((transfer.axis, transfer.op), []).append((slot, op, transfer))
 
     def count_products(self, matmul: Matmul) -> None:
         """Add the seconds of all products."""
@@ -177,7 +184,7 @@ class _Tally:
                 m, k, n, count = sizes
                 seconds = matmul.seconds(m, k, n, count=count, low=low)
                 for (kind, slot, _), mine in zip(some, seconds, strict=True):
-                    self.seconds[kind][slot] += mine
+                    self.sums[kind][slot] += mine
 
     def count_transfers(self, links: Links, placement: Placement) -> None:
         """Add the work of all collectives of several ranks."""
@@ -193,11 +200,11 @@ class _Tally:
             if not several.any():
                 continue
             num_bytes = np.empty((self.num, len(transfers)))
-            for i, (_, transfer) in enumerate(transfers):
+            for i, (_, _, transfer) in enumerate(transfers):
                 num_bytes[:, i] = transfer.num_bytes
             moves = (num_bytes > 0) & several[:, None]
             work = links.work(op, num_bytes, group) * moves
-            for i, (slot, transfer) in enumerate(transfers):
+            for i, (slot, operation, transfer) in enumerate(transfers):
                 share: Any = 1.0
                 if transfer.copies is not None and self.problem.stack.dispatches_by_node:
                     share = _sent_share(transfer.copies, group.nodes)
@@ -205,17 +212,21 @@ class _Tally:
                 total.latency_seconds[slot] += work.latency_seconds[:, i]
                 total.intra_seconds[slot] += work.intra_seconds[:, i]
                 total.inter_seconds[slot] += work.inter_seconds[:, i] * share
-                self.seconds["kernels"][slot] += LAUNCHES_OF_COLLECTIVE * moves[:, i]
+                self.sums[_launched(operation)][slot] += LAUNCHES_OF_COLLECTIVE * moves[:, i]
 
     def work(self, name: str) -> PassWork:
         """Return one pass of all units."""
         place = _PASSES.index(name)
-        values: dict[str, Any] = {kind: seconds[place].T for kind, seconds in self.seconds.items()}
+        values: dict[str, Any] = {kind: seconds[place].T for kind, seconds in self.sums.items()}
         for axis, work in self.links.items():
             parts = (work.latency_seconds, work.intra_seconds, work.inter_seconds)
             latency, intra, inter = (part[place].T for part in parts)
             values[axis] = LinkWork(latency_seconds=latency, intra_seconds=intra, inter_seconds=inter)
         return PassWork(**values)
+
+
+def _launched(op: Operation) -> str:
+    return "routed_kernels" if op.routed else "kernels"
 
 
 def _sent_share(copies: Any, nodes: Any) -> Any:

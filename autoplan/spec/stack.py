@@ -18,10 +18,11 @@ class Stack:
     None: the fastest that the device has), `windowed` whether it skips what a sliding window hides. `pointwise` says
     whether activations, residual sums, rotary positions and dropout are single kernels (eager), joined by hand (fused)
     or by a compiler (compiled); `fused_norms` whether a normalization is one kernel. `dropout` keeps masks. The host
-    needs `host_seconds` for one kernel launch, and none inside a CUDA graph. With sequence parallelism, `regathers`
-    keeps a rank's own part of a product's input and gathers it again for the weight's gradient. With `joint_qkv`,
-    values are a view of the product that gives queries and keys too, which stays whole beside these, rotated.
-    `offloaded_layers` keep their activations in the host's memory. `scatters_sends` cuts
+    needs `host_seconds` for one kernel launch, and none inside a CUDA graph (`cuda_graph`: all that is of fixed size is
+    in one). `grouped_kernel` says that a product of all experts is one kernel, otherwise one for each expert. With
+    sequence parallelism, `regathers` keeps a rank's own part of a product's input and gathers it again for the weight's
+    gradient. With `joint_qkv`, values are a view of the product that gives queries and keys too, which stays whole
+    beside these, rotated. `offloaded_layers` keep their activations in the host's memory. `scatters_sends` cuts
     what pipeline stages send over tensor-parallel ranks; `preallocates` allocates what a stage receives for all
     micro-batches at once. `scatters_gradients` says that ZeRO-1 and 2 reduce to each rank its own part, otherwise all
     ranks get all sums.
@@ -54,6 +55,7 @@ class Stack:
     offloaded_layers: NonNegative = 0
     host_seconds: NonNegativeFloat = 30e-6
     cuda_graph: bool = False
+    grouped_kernel: bool = True
     weight_bytes: Literal[0, 2, 4] = 0
     master_bytes: Literal[0, 4] = 4
     gradient_bytes: Literal[2, 4] = 4

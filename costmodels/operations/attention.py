@@ -122,8 +122,8 @@ def _written_out(sizes: Sizes, *, heads: Any, key_dim: int, value_dim: int) -> O
         ),
         forward_bytes=scores * moved,
         backward_bytes=scores * moved * 1.5,
-        forward_kernels=4.0 if fused else 8.0,
-        backward_kernels=8.0 if fused else 14.0,
+        forward_kernels=2.0 if fused else 6.0,
+        backward_kernels=4.0 if fused else 10.0,
         saved=scores * kept,
     )
 

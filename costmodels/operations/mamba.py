@@ -32,7 +32,7 @@ def mamba2_operations(sizes: Sizes, mixer: Mamba2) -> list[Operation]:
     n, p = mixer.state_size, mixer.head_dim
 
     def scanned(m: int, k: int, out: int, count: Any) -> Product:
-        return Product(m=m, k=k, n=out, count=count, low=False, weight=False)
+        return Product(m=m, k=k, n=out, count=count, launches=0, low=False, weight=False)
 
     scan = Operation(
         name="scan",

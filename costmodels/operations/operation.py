@@ -18,14 +18,16 @@ class Product:
     """`count` matrix products (m, k) x (k, n) with a weight of (k, n).
 
     Forward is one product each, backward two: (m, n) x (n, k) for the input's gradient, (k, m) x (m, n) for the
-    weight's. `low` ones run in the workload's 8- or 4-bit precision where it has one; `grouped` ones are the experts
-    of one grouped kernel, of sizes that vary; `weight` is false where the second factor is an activation too.
+    weight's, in `launches` kernels each. `low` ones run in the workload's 8- or 4-bit precision where it has one;
+    `grouped` ones are those of experts, of sizes that vary; `weight` is false where the second factor is an activation
+    too.
     """
 
     m: Any
     k: Any
     n: Any
     count: Any = 1
+    launches: Any = 1
     low: bool = True
     grouped: bool = False
     weight: bool = True
@@ -62,7 +64,8 @@ class Operation:
     """One step of a layer.
 
     `forward_bytes` and `backward_bytes` are read and written between products; `forward_kernels` and
-    `backward_kernels` are launches. `saved` bytes of its output stay until the backward, unless `tag` is among what
+    `backward_kernels` are launches besides those of products; the sizes of a `routed` one are known only once tokens
+    are, so that no CUDA graph holds it. `saved` bytes of its output stay until the backward, unless `tag` is among what
     recompute repeats; where it repeats every second product instead, `alternate` bytes of output stay, needed or not.
     `forward_transfers` and `backward_transfers` are collectives; a forward's are repeated with it.
     """
@@ -73,8 +76,9 @@ class Operation:
     core: Core | None = None
     forward_bytes: Any = 0.0
     backward_bytes: Any = 0.0
-    forward_kernels: float = 0.0
-    backward_kernels: float = 0.0
+    forward_kernels: Any = 0.0
+    backward_kernels: Any = 0.0
+    routed: bool = False
     saved: Any = 0.0
     alternate: Any = 0.0
     forward_transfers: tuple[Transfer, ...] = ()
@@ -83,16 +87,7 @@ class Operation:
 
 def product(name: str, *products: Product, saved: Any = 0.0, alternate: Any = 0.0, tag: Tag = "product") -> Operation:
     """Return the operation of linear layers that share an input, with the bytes of output that backward needs."""
-    count = float(len(products))
-    return Operation(
-        name=name,
-        tag=tag,
-        products=products,
-        saved=saved,
-        alternate=alternate,
-        forward_kernels=count,
-        backward_kernels=2 * count,
-    )
+    return Operation(name=name, tag=tag, products=products, saved=saved, alternate=alternate)
 
 
 def total_saved(operations: Iterable[Operation], redone: frozenset[str] = frozenset()) -> Any:

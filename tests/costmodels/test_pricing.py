@@ -20,7 +20,7 @@ nominal = st.floats(0, 10)
 
 def make_rates(**changes):
     """Rates of 1, a host that costs nothing, and communication that hides behind nothing."""
-    nothing = {"host_seconds", "step_seconds", "jitter"}
+    nothing = {"host_seconds", "routed_host_seconds", "step_seconds", "jitter"}
     figures = {
         field.name: 0.0 if field.name in nothing or field.name.startswith("hidden_") else 1.0 for field in fields(Rates)
     }
@@ -36,7 +36,7 @@ def link(intra=0.0, inter=0.0, latency=0.0, shape=(1, 1)):
 
 
 def make_pass(**changes):
-    figures = dict.fromkeys((*KINDS, "kernels"), 0.0) | changes
+    figures = dict.fromkeys((*KINDS, "kernels", "routed_kernels"), 0.0) | changes
     arrays = {name: np.full((1, 1), value) for name, value in figures.items() if name not in AXES}
     return PassWork(**arrays, **{axis: changes.get(axis, link()) for axis in AXES})
 
@@ -66,6 +66,22 @@ def test_rounding_off_costs_most_where_host_and_device_are_equal():
     work = make_pass(products=1.0, kernels=1.0)
     assert 1.0 <= total(work, make_rates(host_seconds=1.0)) < 1.5
     assert total(work, make_rates(host_seconds=0.1)) < 1.02
+
+
+def test_a_graph_holds_what_is_not_routed():
+    work = make_pass(kernels=3.0, routed_kernels=2.0)
+    assert total(work, make_rates(host_seconds=1.0, routed_host_seconds=1.0)) == pytest.approx(5.0)
+    assert total(work, make_rates(host_seconds=0.0, routed_host_seconds=1.0)) == pytest.approx(2.0)
+
+
+def test_communication_takes_the_time_that_a_device_waits_for_its_host():
+    work = make_pass(products=1.0, kernels=100.0, tensor=link(intra=2.0), expert=link(intra=1.0))
+    priced = price_pass(work, make_rates(host_seconds=1.0))
+    assert priced.compute[0, 0] == pytest.approx(100.0)
+    assert priced.communication[0, 0] < 0.01
+    apart = price_pass(work, make_rates())
+    assert (apart.tensor[0, 0], apart.expert[0, 0]) == pytest.approx((2.0, 1.0))
+    assert priced.tensor[0, 0] == pytest.approx(2 * priced.expert[0, 0])
 
 
 @pytest.mark.parametrize(("axis", "kind"), [("tensor", "products"), ("context", "attention"), ("expert", "products")])

@@ -81,7 +81,7 @@ def test_a_faster_host_never_costs_time(name):
     after = replace(before, stack=replace(AUTOPLAN, host_seconds=AUTOPLAN.host_seconds / 8))
     configurations = drawn(before)
     assert (steps(after, configurations) <= steps(before, configurations) * ROUNDING).all()
-    graph = replace(before, stack=replace(AUTOPLAN, cuda_graph=True))
+    graph = replace(after, stack=replace(after.stack, cuda_graph=True))
     assert (steps(graph, configurations) <= steps(after, configurations) * ROUNDING).all()
 
 

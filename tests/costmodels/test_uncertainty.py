@@ -1,10 +1,11 @@
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 from autoplan.planner import load_model
-from autoplan.spec import Configuration
+from autoplan.spec import AUTOPLAN, Configuration
 from costmodels.coefficients import Coefficients, fitted_coefficients
 from costmodels.estimate import estimate
 from costmodels.spread import Spread
@@ -28,7 +29,7 @@ def test_without_measurements_the_range_is_that_of_what_was_kept_aside():
 def test_a_run_that_leans_on_what_differs_between_frameworks_has_a_wider_range():
     nvlink = Coefficients(spread=Spread(between={"nvlink": 0.5}, residual=0.1, quantile=2.0))
     alone, together = Configuration(dp_replicate=8), Configuration(tp=8)
-    problem = make_problem(seq_len=4096)
+    problem = make_problem(seq_len=4096, stack=replace(AUTOPLAN, host_seconds=0.0))
     assert ends(problem, nvlink, together)[1] > ends(problem, nvlink, alone)[1] > ends(problem, PLAIN, alone)[1]
 
 

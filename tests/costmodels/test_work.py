@@ -26,7 +26,8 @@ from tests.costmodels.problems import (
 from tests.tiny_models import llama_like, moe_like
 
 ONE_FLOP_PER_SECOND = MeasuredMatmul(log_sizes=np.zeros((1, 3)), log_rates=np.zeros(1))
-ARRAYS = ("products", "low_products", "grouped_products", "low_grouped_products", "attention", "memory", "kernels")
+PRODUCTS = ("products", "low_products", "grouped_products", "low_grouped_products")
+ARRAYS = (*PRODUCTS, "attention", "memory", "kernels", "routed_kernels")
 BANDWIDTH = 2e12
 UNFUSED = replace(AUTOPLAN, attention="unfused")
 LAYER, EMBEDDING, HEAD, STAGE = 0, -3, -2, -1
@@ -105,11 +106,51 @@ def test_bytes_and_launches_are_those_of_the_operations():
     assert work.forward.memory[0, LAYER] == pytest.approx(forward / BANDWIDTH)
     assert work.backward.memory[0, LAYER] == pytest.approx(backward / BANDWIDTH)
     assert work.weight.memory[0, LAYER] == 0
-    launched = sum(op.forward_kernels for op in operations(problem))
-    undone = sum(op.backward_kernels for op in operations(problem))
-    assert work.forward.kernels[0, LAYER] == launched
-    assert work.backward.kernels[0, LAYER] + work.weight.kernels[0, LAYER] == undone
-    assert work.weight.kernels[0, LAYER] == 4
+    linear = 4  # queries, keys and values; output; up; down
+    assert work.forward.kernels[0, LAYER] == linear + sum(op.forward_kernels for op in operations(problem))
+    assert work.backward.kernels[0, LAYER] == linear + sum(op.backward_kernels for op in operations(problem))
+    assert work.weight.kernels[0, LAYER] == linear
+    assert work.forward.routed_kernels[0, LAYER] == 0
+
+
+def launches(problem, **configuration):
+    """What is launched of a layer forward, backward, and for weights; of these what is routed."""
+    work = count(problem, **configuration)
+    passes = (work.forward, work.backward, work.weight)
+    whole = [float(p.kernels[0, LAYER] + p.routed_kernels[0, LAYER]) for p in passes]
+    return np.array(whole), np.array([float(p.routed_kernels[0, LAYER]) for p in passes])
+
+
+def test_software_that_goes_through_its_experts_launches_for_each():
+    """4 experts, two products each, at half a launch."""
+    one_by_one = replace(AUTOPLAN, grouped_kernel=False)
+    grouped, each = (launches(tiny(moe_like(), stack=stack))[0] for stack in (AUTOPLAN, one_by_one))
+    assert (each - grouped).tolist() == [2.0, 2.0, 2.0]
+    cluster = make_cluster(make_group(1, 2))
+    split = [
+        launches(tiny(moe_like(), cluster=cluster, stack=s), ep=2, dp_replicate=2)[0] for s in (AUTOPLAN, one_by_one)
+    ]
+    assert (split[1] - split[0]).tolist() == [0.0, 0.0, 0.0], "two experts a rank"
+
+
+def test_block_scaled_factors_are_put_in_order_and_cast_expert_by_expert():
+    """Of a dense layer's four products; of a mixture's two and of those of 4 experts at half a launch."""
+    more = launches(tiny(precision="mxfp8"))[0] - launches(tiny(precision="fp8"))[0]
+    assert more.tolist() == [4.0, 4.0, 4.0]
+    stack = replace(AUTOPLAN, grouped_kernel=False)
+    more = launches(tiny(moe_like(), precision="mxfp8", stack=stack))[0]
+    more -= launches(tiny(moe_like(), precision="fp8", stack=stack))[0]
+    assert more.tolist() == [2 + 4 + 2, 2 + 4 + 2, 2 + 4], "scales, and casts that were one kernel each"
+
+
+def test_what_is_routed_has_no_size_that_a_graph_could_hold_unless_rows_are_capped():
+    whole, routed = launches(tiny(moe_like()))
+    assert (routed > 0).all()
+    assert (routed < whole).all()
+    model = moe_like()
+    (block,) = model.blocks
+    capped = replace(block, feed_forward=replace(block.feed_forward, capacity_factor=1.0))
+    assert launches(tiny(replace(model, blocks=(capped,))))[1].tolist() == [0.0, 0.0, 0.0]
 
 
 def test_eight_bits_for_linear_layers_and_sixteen_for_logits_and_scores():
@@ -240,9 +281,10 @@ def test_collectives_are_summed_by_axis():
     exchange = links.work("all_to_all", rows, placement.ep) * 2
     cut = links.work("all_gather", 2 * rows, placement.etp) + links.work("reduce_scatter", 2 * rows, placement.etp)
     assert work.forward.expert.seconds()[0, LAYER] == pytest.approx((exchange + cut).seconds()[0])
-    launches = LAUNCHES_OF_COLLECTIVE * (2 + 1 + 2 + 2)
-    alone = count(problem).forward.kernels[0, LAYER]
-    assert work.forward.kernels[0, LAYER] == alone + launches
+    alone = count(problem).forward
+    assert work.forward.kernels[0, LAYER] == alone.kernels[0, LAYER] + LAUNCHES_OF_COLLECTIVE * (2 + 1)
+    routed = alone.routed_kernels[0, LAYER] + LAUNCHES_OF_COLLECTIVE * (2 + 2)
+    assert work.forward.routed_kernels[0, LAYER] == routed
 
 
 def test_one_rank_has_nothing_to_say():

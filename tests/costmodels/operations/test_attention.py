@@ -100,10 +100,10 @@ def test_partial_rotary_positions():
 @pytest.mark.parametrize(
     ("kernel", "dropout", "moved", "kept", "kernels"),
     [
-        ("fused_softmax", False, 4 + 4, 2, (4, 8)),
-        ("fused_softmax", True, 4 + 4 + 5, 2 + 3, (4, 8)),
-        ("unfused", False, 4 + 8 + 12 + 8, 2 + 4, (8, 14)),
-        ("unfused", True, 4 + 8 + 12 + 8 + 5, 2 + 4 + 3, (8, 14)),
+        ("fused_softmax", False, 4 + 4, 2, (2, 4)),
+        ("fused_softmax", True, 4 + 4 + 5, 2 + 3, (2, 4)),
+        ("unfused", False, 4 + 8 + 12 + 8, 2 + 4, (6, 10)),
+        ("unfused", True, 4 + 8 + 12 + 8 + 5, 2 + 4 + 3, (6, 10)),
     ],
 )
 def test_scores_that_go_through_memory(kernel, dropout, moved, kept, kernels):

@@ -128,3 +128,20 @@ def test_rows_travel_in_sixteen_bits_and_may_stay_in_eight():
     assert sent(fused, "ep") == [("all_to_all", ROWS * 16 * 2)] * 2
     assert named(fused, "dispatch").saved == ROWS * 16
     assert named(moe(stack=replace(EAGER), precision="fp8"), "dispatch").saved == ROWS * 16 * 2
+
+
+def with_expert_biases():
+    model = moe_like()
+    (block,) = model.blocks
+    expert = replace(block.feed_forward.expert, bias=True)
+    return replace(model, blocks=(replace(block, feed_forward=replace(block.feed_forward, expert=expert)),))
+
+
+def test_biases_of_experts_are_added_in_one_pass_or_expert_by_expert_in_fp32():
+    """A product of four bytes an element is written, read with the rows and written, joined and cast: 28 bytes."""
+    together = named(moe(with_expert_biases()), "experts.bias")
+    assert moved([together]) == (ROWS * 16 * 4, ROWS * 16 * 4)
+    apart = named(moe(with_expert_biases(), stack=replace(EAGER, grouped_kernel=False)), "experts.bias")
+    assert moved([apart]) == (ROWS * 16 * 28, ROWS * 16 * 36)
+    assert (apart.forward_kernels, apart.backward_kernels) == (2 * 4 + 2, 6 * 4 + 1)
+    assert "experts.bias" not in [op.name for op in moe()]
