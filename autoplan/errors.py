@@ -9,6 +9,7 @@
     │   ├── WorkloadError                batch, sequence length, optimizer, precision
     │   ├── ConfigurationError           degrees or pins that break a rule
     │   ├── ProfileError                 a profile file, or a profile of another device
+    │   ├── CoefficientsError            a file of fitted coefficients, or other ones than a plan was made with
     │   ├── PlanError                    a plan file: wrong hash, wrong shape, not runnable here
     │   ├── DataError                    training data or a file of measured rows
     │   └── CheckpointError              a checkpoint that is missing, damaged or of another model
@@ -54,6 +55,10 @@ class ConfigurationError(InputError):
 
 class ProfileError(InputError):
     """A profile that cannot be read, or one of another device."""
+
+
+class CoefficientsError(InputError):
+    """Coefficients that cannot be read, or other ones than a plan was made with."""
 
 
 class PlanError(InputError):

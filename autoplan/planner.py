@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
-from autoplan.errors import ClusterError, ProfileError, WorkloadError
+from autoplan.errors import ClusterError, CoefficientsError, ProfileError, WorkloadError
 from autoplan.readers import load_cluster, load_model, load_profile, parse_cluster, parse_model
 from autoplan.readers.stacks import load_stack
 from autoplan.spec import (
@@ -28,6 +28,9 @@ from autoplan.spec import (
 from autoplan.spec.plan import OptimizerPlan
 from autoplan.spec.rules import require_valid
 from autoplan.spec.value import LARGEST_SIZE
+from costmodels.calibrated import with_coefficients
+from costmodels.coefficients import Coefficients
+from costmodels.coefficients_file import load_coefficients
 from costmodels.estimate import estimate as estimate_configuration
 from solver.assemble import assemble
 from solver.options import SearchOptions
@@ -39,6 +42,7 @@ __all__ = ["estimate", "load_cluster", "load_model", "make_problem", "plan"]
 ModelArgument = ModelSpec | dict[str, Any] | str | Path
 ClusterArgument = Cluster | dict[str, Any] | str | Path
 ProfileArgument = Profile | str | Path
+CoefficientsArgument = Coefficients | str | Path
 StackArgument = Stack | str
 
 
@@ -51,6 +55,7 @@ def plan(
     optimizer: OptimizerKind = "adamw",
     precision: PrecisionKind = "bf16",
     profile: ProfileArgument | None = None,
+    coefficients: CoefficientsArgument | None = None,
     stack: StackArgument = AUTOPLAN,
     options: SearchOptions | None = None,
     optimizer_plan: OptimizerPlan | None = None,
@@ -60,8 +65,9 @@ def plan(
 
     `cluster` may be None when a profile is given: it is then the measured one. `optimizer_plan` sets learning
     rate, warm-up and clipping (`solver.assemble.default_optimizer` makes one). `stack` is the software whose speed is
-    predicted, a value or the name of a preset; a plan for another than ours is not runnable here. Raises InputError
-    for arguments that make no sense and NoPlanError, with remedies, when nothing fits.
+    predicted, a value or the name of a preset; a plan for another than ours is not runnable here. `coefficients` are
+    what `autoplan calibrate` fitted to runs of the user's, in place of the package's. Raises InputError for arguments
+    that make no sense and NoPlanError, with remedies, when nothing fits.
     """
     problem = make_problem(
         model,
@@ -71,6 +77,7 @@ def plan(
         optimizer=optimizer,
         precision=precision,
         profile=profile,
+        coefficients=coefficients,
         stack=stack,
     )
     result = search(problem, options or SearchOptions(), on_progress=on_progress)
@@ -97,6 +104,7 @@ def estimate(
     optimizer: OptimizerKind = "adamw",
     precision: PrecisionKind = "bf16",
     profile: ProfileArgument | None = None,
+    coefficients: CoefficientsArgument | None = None,
     stack: StackArgument = AUTOPLAN,
 ) -> Estimate:
     """Return what one configuration costs; ConfigurationError when it breaks a rule.
@@ -111,6 +119,7 @@ def estimate(
         optimizer=optimizer,
         precision=precision,
         profile=profile,
+        coefficients=coefficients,
         stack=stack,
     )
     require_valid(problem, configuration)
@@ -126,6 +135,7 @@ def make_problem(
     optimizer: OptimizerKind = "adamw",
     precision: PrecisionKind = "bf16",
     profile: ProfileArgument | None = None,
+    coefficients: CoefficientsArgument | None = None,
     stack: StackArgument = AUTOPLAN,
 ) -> Problem:
     """Read and check every argument of a planning request; raises InputError that names the wrong one."""
@@ -142,7 +152,8 @@ def make_problem(
     workload = _make_workload(global_batch, seq_len, optimizer, precision)
     _check_workload(workload, spec)
     software = load_stack(stack) if isinstance(stack, str) else stack
-    return Problem(model=spec, cluster=described, workload=workload, profile=measured, stack=software)
+    problem = Problem(model=spec, cluster=described, workload=workload, profile=measured, stack=software)
+    return with_coefficients(problem, _read_coefficients(coefficients, profile=measured))
 
 
 def _read_model(model: ModelArgument) -> ModelSpec:
@@ -155,6 +166,14 @@ def _read_cluster(cluster: ClusterArgument) -> Cluster:
     if isinstance(cluster, Cluster):
         return cluster
     return load_cluster(cluster) if isinstance(cluster, str | Path) else parse_cluster(cluster, where="cluster")
+
+
+def _read_coefficients(coefficients: CoefficientsArgument | None, *, profile: Profile | None) -> Coefficients | None:
+    if coefficients is not None and profile is not None:
+        raise CoefficientsError(
+            "a profile's own measurements take their place: give one of both", where="--coefficients"
+        )
+    return load_coefficients(coefficients) if isinstance(coefficients, str | Path) else coefficients
 
 
 def _check_profile(profile: Profile, cluster: Cluster) -> None:

@@ -16,12 +16,15 @@ from costmodels.assumptions import NOT_MODELLED
 from costmodels.calibration import PRIORS
 from costmodels.coefficients import Coefficients
 
+REFIT = "autoplan calibrate --out costmodels/coefficients.json --report docs/accuracy.md"
+"""How the package's own coefficients and report are made."""
+
 INTRODUCTION = """# How accurate the cost model is
 
-Written by `autoplan calibrate --report docs/accuracy.md` from the published runs that come with the package.
+Written by `{command}` from {runs}.
 
 Errors are |predicted − measured| / measured of the step time, as mean / median, over the runs whose settings and clock
-can be trusted. *Fitted*: the coefficients of the package, which saw these rows. *Kept aside*: coefficients that were
+can be trusted. *Fitted*: {fitted}, which saw these rows. *Kept aside*: coefficients that were
 fitted to all other sources, so this is what an estimate for software that was never seen is worth. *Learned*: the same
 after up to six directions were fitted to three rows of each source and device, chosen from predictions alone; those
 rows are not scored."""
@@ -32,12 +35,20 @@ Every estimate lists these:
 """
 
 
-def accuracy_report(accuracy: Accuracy, coefficients: Coefficients) -> str:
-    """Return the report as Markdown."""
+def accuracy_report(accuracy: Accuracy, coefficients: Coefficients, *, points: str | None = None) -> str:
+    """Return the report as Markdown; `points` is the file of the runs, None the package's own."""
     tables = [*accuracy_tables(accuracy), coefficient_table(coefficients), spread_table(coefficients)]
-    parts = [INTRODUCTION, *(f"## {table.title}\n\n{markdown(table)}" for table in tables)]
+    parts = [_introduction(points), *(f"## {table.title}\n\n{markdown(table)}" for table in tables)]
     limits = LIMITS + "\n" + "\n".join(f"- {each};" for each in NOT_MODELLED).removesuffix(";") + "."
     return "\n\n".join([*parts, limits]) + "\n"
+
+
+def _introduction(points: str | None) -> str:
+    if points is None:
+        runs, fitted = "the published runs that come with the package", "the coefficients of the package"
+        return INTRODUCTION.format(command=REFIT, runs=runs, fitted=fitted)
+    fitted = "the coefficients below"
+    return INTRODUCTION.format(command="autoplan calibrate", runs=f"the runs in `{points}`", fitted=fitted)
 
 
 def accuracy_tables(accuracy: Accuracy) -> list[Table]:

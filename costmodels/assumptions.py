@@ -1,6 +1,7 @@
 """What an estimate takes for granted, and what it leaves out, in sentences for people."""
 
 from autoplan.spec import Attention, Problem
+from costmodels.calibrated import hash_coefficients
 from costmodels.matmul import MeasuredMatmul
 from costmodels.unit_seconds import Resolved
 
@@ -16,7 +17,9 @@ NOT_MODELLED = (
 def find_assumptions(problem: Problem, resolved: Resolved) -> tuple[str, ...]:
     """Return what the estimate assumes."""
     hardware, ratios = resolved.hardware, resolved.ratios
-    said = list(hardware.assumptions)
+    said, own = list(hardware.assumptions), hash_coefficients(problem)
+    if own is not None:
+        said.append(f"rates follow the given coefficients {own[:12]}, not those of the package")
     if not isinstance(resolved.matmul, MeasuredMatmul):
         share = hardware.matmul_flops * resolved.rates.products / hardware.peak_flops
         said.append(f"large matrix products reach {share:.0%} of the peak")

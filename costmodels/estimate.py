@@ -21,7 +21,8 @@ from autoplan.spec.problem import num_microbatches
 from autoplan.spec.rules import require_valid
 from costmodels.assumptions import NOT_MODELLED, find_assumptions
 from costmodels.batch import Batch, even_cuts
-from costmodels.coefficients import Coefficients, fitted_coefficients
+from costmodels.calibrated import coefficients_of
+from costmodels.coefficients import Coefficients
 from costmodels.cuts import usual_cuts
 from costmodels.energy import DevicePower, step_cost, step_energy_joules
 from costmodels.evaluation import (
@@ -64,7 +65,7 @@ def estimate(
 ) -> Estimate:
     """Return one configuration's step in full; `cuts` are the layer boundaries of its chunks, even ones when None.
 
-    `coefficients` are the package's when None.
+    `coefficients` are the problem's when None.
 
     Raises ConfigurationError when the configuration is not valid or the cuts do not fit it.
     """
@@ -80,7 +81,7 @@ def estimate(
         costs.resolved,
         breakdown=breakdown,
         sources=sources,
-        coefficients=coefficients or fitted_coefficients(),
+        coefficients=coefficients or coefficients_of(problem),
     )
     flops = model_flops(problem.model, problem.workload)
     hardware = costs.resolved.hardware

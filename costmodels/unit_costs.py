@@ -7,7 +7,8 @@ import numpy as np
 
 from autoplan.spec import Problem
 from costmodels.batch import Batch, Floats, Ints
-from costmodels.coefficients import Coefficients, fitted_coefficients
+from costmodels.calibrated import coefficients_of
+from costmodels.coefficients import Coefficients
 from costmodels.distinct import distinct
 from costmodels.memory import HeldBytes, held_bytes
 from costmodels.pipeline import SPLIT, V_PLACED
@@ -39,8 +40,8 @@ class UnitCosts:
 
 
 def unit_costs(problem: Problem, batch: Batch, coefficients: Coefficients | None) -> UnitCosts:
-    """Return the costs of every configuration; `coefficients` are the package's when None."""
-    resolved = resolve(problem, batch, coefficients or fitted_coefficients())
+    """Return the costs of every configuration; `coefficients` are the problem's when None."""
+    resolved = resolve(problem, batch, coefficients or coefficients_of(problem))
     held = held_bytes(
         problem,
         batch,

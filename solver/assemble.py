@@ -36,6 +36,7 @@ from autoplan.spec.problem import num_microbatches
 from autoplan.spec.rules import broken
 from autoplan.spec.tensors import TensorSpec, block_tensors, embedding_tensors, head_tensors, mtp_tensors
 from autoplan.spec.workload import OptimizerKind
+from costmodels.calibrated import hash_coefficients
 
 _COMPUTE: dict[PrecisionKind, Dtype] = {
     "bf16": "bfloat16",
@@ -120,6 +121,7 @@ def hash_inputs(problem: Problem) -> Inputs:
         cluster=content_hash(to_jsonable(problem.cluster)),
         workload=content_hash(to_jsonable(problem.workload)),
         profile=None if problem.profile is None else content_hash(to_jsonable(problem.profile)),
+        coefficients=hash_coefficients(problem),
     )
 
 

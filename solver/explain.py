@@ -9,15 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from autoplan.errors import ConfigurationError, ProfileError
+from autoplan.errors import CoefficientsError, ConfigurationError, ProfileError
 from autoplan.spec import Configuration, Plan, Problem, Profile
-from autoplan.spec.codec import content_hash, to_jsonable
 from autoplan.spec.value import value
 from autoplan.units import format_bytes, format_seconds
 from costmodels.batch import Batch
+from costmodels.calibrated import with_coefficients
+from costmodels.coefficients import Coefficients
 from costmodels.estimate import stage_costs
 from costmodels.stage_costs import count_units, sum_units
-from solver.assemble import plan_cuts
+from solver.assemble import hash_inputs, plan_cuts
 from solver.changes import with_memory
 from solver.infeasible import reason
 from solver.options import CHOICES, PinValue, SearchOptions
@@ -71,12 +72,18 @@ class Explanation:
     why_not: Comparison | None = None
 
 
-def explain(plan: Plan, *, profile: Profile | None = None, why_not: dict[str, PinValue] | None = None) -> Explanation:
-    """Explain a plan; `profile` must be the one that it was made with, `why_not` pins that it does not have.
+def explain(
+    plan: Plan,
+    *,
+    profile: Profile | None = None,
+    coefficients: Coefficients | None = None,
+    why_not: dict[str, PinValue] | None = None,
+) -> Explanation:
+    """Explain a plan; `profile` and `coefficients` must be what it was made with, `why_not` pins that it does not have.
 
-    Raises ProfileError when the profile is another one, ConfigurationError for pins that are the plan's own.
+    Raises ProfileError or CoefficientsError when they are others, ConfigurationError for pins that are the plan's own.
     """
-    problem = problem_of(plan, profile=profile)
+    problem = problem_of(plan, profile=profile, coefficients=coefficients)
     stages = _stage_loads(problem, plan)
     shares = {term: seconds / plan.estimate.step_seconds for term, seconds in plan.estimate.breakdown.items()}
     return Explanation(
@@ -91,13 +98,28 @@ def explain(plan: Plan, *, profile: Profile | None = None, why_not: dict[str, Pi
     )
 
 
-def problem_of(plan: Plan, *, profile: Profile | None = None) -> Problem:
-    """Return the problem that a plan answers; raises ProfileError when `profile` is not the one it was made with."""
-    given = None if profile is None else content_hash(to_jsonable(profile))
-    if given != plan.inputs.profile:
-        made = "without a profile" if plan.inputs.profile is None else f"with the profile {plan.inputs.profile[:12]}"
-        raise ProfileError(f"the plan was made {made}, given is {given[:12] if given else 'none'}", where="--profile")
-    return Problem(model=plan.model, cluster=plan.cluster, workload=plan.workload, profile=profile, stack=plan.stack)
+def problem_of(plan: Plan, *, profile: Profile | None = None, coefficients: Coefficients | None = None) -> Problem:
+    """Return the problem that a plan answers.
+
+    Raises ProfileError or CoefficientsError when `profile` or `coefficients` are not what the plan was made with.
+    """
+    problem = with_coefficients(
+        Problem(model=plan.model, cluster=plan.cluster, workload=plan.workload, profile=profile, stack=plan.stack),
+        coefficients,
+    )
+    made, given = plan.inputs, hash_inputs(problem)
+    if given.profile != made.profile:
+        raise ProfileError(_made_otherwise("profile", made.profile, given.profile), where="--profile")
+    if given.coefficients != made.coefficients:
+        message = _made_otherwise("coefficients", made.coefficients, given.coefficients)
+        raise CoefficientsError(message, where="--coefficients")
+    return problem
+
+
+def _made_otherwise(what: str, made: str | None, given: str | None) -> str:
+    """Say by the beginnings of their hashes with what a plan was made, and what was given instead."""
+    how = f"without a {what} file" if made is None else f"with the {what} {made[:12]}"
+    return f"the plan was made {how}, given is {given[:12] if given else 'none'}"
 
 
 def _why_not(problem: Problem, plan: Plan, pins: dict[str, PinValue]) -> Comparison:

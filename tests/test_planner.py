@@ -10,12 +10,21 @@ import pytest
 
 import autoplan
 from autoplan import planner
-from autoplan.errors import ClusterError, ConfigurationError, InputError, NoPlanError, ProfileError, WorkloadError
+from autoplan.errors import (
+    ClusterError,
+    CoefficientsError,
+    ConfigurationError,
+    InputError,
+    NoPlanError,
+    ProfileError,
+    WorkloadError,
+)
 from autoplan.spec import AUTOPLAN, Configuration, read_plan
-from autoplan.spec.codec import to_json, to_jsonable
+from autoplan.spec.codec import content_hash, to_json, to_jsonable
 from autoplan.spec.profile import CollectiveFit, CollectiveOp
 from autoplan.spec.rules import holds
 from autoplan.units import GIB
+from costmodels.coefficients import fitted_coefficients
 from solver.assemble import default_optimizer
 from solver.options import SearchOptions
 from tests.solver.problems import make_cluster, make_model, make_profile
@@ -303,3 +312,15 @@ def test_positions_beyond_those_of_the_model_are_an_assumption():
 
 def test_public_names_are_listed():
     assert {"plan", "estimate", "load_model", "load_cluster"} <= set(dir(autoplan))
+
+
+def test_coefficients_of_ones_own_price_the_plan(tmp_path):
+    slow = replace(fitted_coefficients(), products=fitted_coefficients().products / 4)
+    path = tmp_path / "slow.json"
+    path.write_text(to_json(slow))
+    usual, own, again = plan_small(), plan_small(coefficients=slow), plan_small(coefficients=path)
+    assert own.estimate.step_seconds > usual.estimate.step_seconds
+    assert (usual.inputs.coefficients, own.inputs.coefficients) == (None, content_hash(to_jsonable(slow)))
+    assert own.id == again.id != usual.id
+    with pytest.raises(CoefficientsError, match="--coefficients: a profile's own measurements take their place"):
+        plan_small(coefficients=slow, profile=make_profile(make_cluster()))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autoplan.cli.options import JsonOption
-from autoplan.cli.output import console, print_json, say, working, write_text
+from autoplan.cli.output import check_writable, console, print_json, say, working, write_text
 
 if TYPE_CHECKING:
     from costmodels.accuracy import Table
@@ -22,7 +22,7 @@ def command(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FILE", help="Where the coefficients go. Default: into the package."),
+        typer.Option("--out", metavar="FILE", help="Where the coefficients go. Default: nowhere."),
     ] = None,
     report: Annotated[
         Path | None, typer.Option("--report", metavar="FILE", help="A Markdown file with all errors.")
@@ -33,19 +33,20 @@ def command(
 
     The errors after are given three times: for the rows that were fitted, for every source by coefficients fitted to
     all others, and for the latter once three runs of the source were learned from. The same runs give the same file.
+    `plan`, `estimate` and `validate` take it as --coefficients; the package's own stay as they are.
     """
     from functools import partial
-    from importlib.resources import files
 
     from autoplan.readers.points import read_points
     from autoplan.spec.codec import to_json, to_jsonable
     from costmodels.accuracy import as_records, cross_validated, headline
     from costmodels.accuracy_report import accuracy_report, accuracy_tables
     from costmodels.calibration import count_measured, fit_coefficients
-    from costmodels.coefficients import FILE_NAME, fitted_coefficients
+    from costmodels.coefficients import fitted_coefficients
     from costmodels.cross_validation import cross_validate
     from costmodels.validation import counted_pairs, predict, validate
 
+    _check_outputs(out, report)
     read, old = read_points(points), fitted_coefficients()
     with working("counting"):
         measured = count_measured(read, where=str(points or "points_fit.csv"))
@@ -59,18 +60,31 @@ def command(
             for each in (old, new)
         )
         accuracy = cross_validated(after, folds)
-    if report is not None:  # before the coefficients, which come with the package
-        write_text(report, accuracy_report(accuracy, new))
+    if report is not None:
+        write_text(report, accuracy_report(accuracy, new, points=None if points is None else str(points)))
         say(f"report written to {report}")
-    path = out or Path(str(files("costmodels").joinpath(FILE_NAME)))
-    write_text(path, to_json(new) + "\n")
-    say(f"coefficients written to {path}")
+    if out is not None:
+        write_text(out, to_json(new) + "\n")
+        say(f"coefficients written to {out}")
+    else:
+        say("the coefficients are not kept: --out FILE writes them")
     tables = [headline(accuracy, before=before), *accuracy_tables(accuracy)[1:]]
     if as_json:
         print_json({"coefficients": to_jsonable(new), "tables": as_records(tables)})
     else:
         for table in tables:
             _render(table)
+
+
+def _check_outputs(out: Path | None, report: Path | None) -> None:
+    """Raise what writing these files would, before minutes are spent; nothing is made or changed."""
+    from autoplan.errors import InputError
+
+    for path in (out, report):
+        if path is not None:
+            check_writable(path)
+    if out is not None and report is not None and out.resolve() == report.resolve():
+        raise InputError(f"--out names the same file, {out}", where="--report")
 
 
 def _render(table: "Table") -> None:

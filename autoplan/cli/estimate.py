@@ -6,6 +6,7 @@ import typer
 
 from autoplan.cli.options import (
     ClusterOption,
+    CoefficientsOption,
     GlobalBatchOption,
     JsonOption,
     ModelArgument,
@@ -31,6 +32,7 @@ def command(
     global_batch: GlobalBatchOption,
     seq_len: SeqLenOption,
     profile: ProfileOption = None,
+    coefficients: CoefficientsOption = None,
     optimizer: OptimizerOption = "adamw",
     precision: PrecisionOption = "bf16",
     stack: StackOption = "autoplan",
@@ -100,6 +102,7 @@ def command(
         optimizer=optimizer,
         precision=precision,
         profile=profile,
+        coefficients=coefficients,
         stack=stack,
     )
     if as_json:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autoplan.cli.options import JsonOption, PlanArgument, ProfileOption
+from autoplan.cli.options import CoefficientsOption, JsonOption, PlanArgument, ProfileOption
 from autoplan.cli.output import console
 from autoplan.spec import Configuration
 
@@ -28,17 +28,20 @@ def command(
         typer.Option("--why-not", metavar="NAME=VALUE[,…]", help="Compare with the best plan that has these values."),
     ] = None,
     profile: ProfileOption = None,
+    coefficients: CoefficientsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Say what binds a plan and what each neighbouring choice would cost."""
     from autoplan.readers import load_plan, load_profile
     from autoplan.spec.codec import to_json
+    from costmodels.coefficients_file import load_coefficients
     from solver.explain import explain
 
     read = load_plan(plan)
     explanation = explain(
         read,
         profile=None if profile is None else load_profile(profile),
+        coefficients=None if coefficients is None else load_coefficients(coefficients),
         why_not=None if why_not is None else _read_pins(why_not),
     )
     if as_json:

@@ -29,6 +29,15 @@ ProfileOption = Annotated[
     Path | None,
     typer.Option("--profile", metavar="FILE", help="A profile of the cluster's devices.", show_default=False),
 ]
+CoefficientsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--coefficients",
+        metavar="FILE",
+        help="Coefficients that `autoplan calibrate --out` wrote, in place of the package's.",
+        show_default=False,
+    ),
+]
 GlobalBatchOption = Annotated[int, typer.Option("--global-batch", min=1, help="Sequences per optimizer step.")]
 SeqLenOption = Annotated[int, typer.Option("--seq-len", min=1, help="Tokens per sequence.")]
 OptimizerOption = Annotated[OptimizerKind, typer.Option("--optimizer", help="The optimizer.")]

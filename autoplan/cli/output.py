@@ -1,5 +1,6 @@
 """Where output goes: results on stdout, words about progress on stderr, files by rename."""
 
+import errno
 import json
 import os
 import re
@@ -105,6 +106,21 @@ def progress_bar() -> Iterator["Progress"]:
     errors = Console(stderr=True)
     with Progress(*columns, console=errors, disable=not errors.is_terminal, transient=True) as progress:
         yield progress
+
+
+def check_writable(path: Path) -> None:
+    """Raise OSError that names `path` when `write_text` could not write it; neither makes nor changes a file."""
+    try:
+        target = path.resolve()
+        if target.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if target.exists() and not target.is_file():
+            return  # a device or pipe
+        folder = next(parent for parent in target.parents if parent.exists())
+        with tempfile.TemporaryFile(dir=folder):
+            return
+    except OSError as problem:
+        raise OSError(problem.errno, problem.strerror, str(path)) from problem
 
 
 def write_text(path: Path, text: str) -> None:

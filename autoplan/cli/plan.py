@@ -6,6 +6,7 @@ import typer
 
 from autoplan.cli.options import (
     ClusterOption,
+    CoefficientsOption,
     GlobalBatchOption,
     JsonOption,
     ModelArgument,
@@ -16,7 +17,7 @@ from autoplan.cli.options import (
     SeqLenOption,
     StackOption,
 )
-from autoplan.cli.output import console, say, search_progress, write_text
+from autoplan.cli.output import check_writable, console, say, search_progress, write_text
 from autoplan.spec import OptimizerKind
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def command(
     global_batch: GlobalBatchOption,
     seq_len: SeqLenOption,
     profile: ProfileOption = None,
+    coefficients: CoefficientsOption = None,
     optimizer: OptimizerOption = "adamw",
     precision: PrecisionOption = "bf16",
     stack: StackOption = "autoplan",
@@ -75,6 +77,8 @@ def command(
         time_limit_seconds=time_limit,
         runnable_only=runnable_only,
     )
+    if out is not None:
+        check_writable(out)
     with search_progress() as show:
         found = planner.plan(
             model,
@@ -84,6 +88,7 @@ def command(
             optimizer=optimizer,
             precision=precision,
             profile=profile,
+            coefficients=coefficients,
             stack=stack,
             options=options,
             optimizer_plan=_optimizer_plan(optimizer, lr, warmup_steps),

@@ -35,13 +35,20 @@ NAME_AND_VALUE = re.compile(r"(\w+) (\w+)(?=[,;]|$)")
 NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
+def _made_with(plan: Plan) -> str:
+    """Return what is not as usual: other software than ours, other coefficients than the package's."""
+    stack = f", stack {plan.stack.name}" if plan.stack != AUTOPLAN else ""
+    own = plan.inputs.coefficients
+    return stack + (f", coefficients {own[:12]}" if own else "")
+
+
 def render_plan(plan: Plan, out: "Console") -> None:
     """Write the summary of a plan: what, how fast, how full, how sure, and what comes next."""
     model, workload = plan.model, plan.workload
     out.print(
         f"[bold]{model.name}[/bold] ({format_count(num_parameters(model))} parameters) on {plan.cluster.name} "
         f"({plan.cluster.num_devices} devices), {workload.global_batch} x {workload.seq_len} tokens a step, "
-        f"{workload.optimizer}, {workload.precision}" + (f", stack {plan.stack.name}" if plan.stack != AUTOPLAN else "")
+        f"{workload.optimizer}, {workload.precision}" + _made_with(plan)
     )
     out.print(f"[bold]{describe_configuration(plan.configuration)}[/bold]")
     count = plan.schedule.num_microbatches

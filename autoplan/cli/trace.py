@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from autoplan.cli.options import JsonOption, PlanArgument, ProfileOption
+from autoplan.cli.options import CoefficientsOption, JsonOption, PlanArgument, ProfileOption
 from autoplan.cli.output import print_json, say, write_text
 
 if TYPE_CHECKING:
     from autoplan.spec import Plan, Profile
+    from costmodels.coefficients import Coefficients
     from costmodels.pipeline import Event
 
 EXAMPLE = "autoplan trace plan.json --out timeline.json"
@@ -21,32 +22,40 @@ def command(
     *,
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where the trace goes.")] = Path("trace.json"),
     profile: ProfileOption = None,
+    coefficients: CoefficientsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write the predicted timeline of one step: every micro-batch on every pipeline stage."""
     import json
 
     from autoplan.readers import load_plan, load_profile
+    from costmodels.coefficients_file import load_coefficients
 
     read = load_plan(plan)
-    trace = chrome_trace(read, profile=None if profile is None else load_profile(profile))
+    trace = chrome_trace(
+        read,
+        profile=None if profile is None else load_profile(profile),
+        coefficients=None if coefficients is None else load_coefficients(coefficients),
+    )
     write_text(out, json.dumps(trace) + "\n")
     say(f"trace written to {out}")
     if as_json:
         print_json({"plan": read.id, "out": str(out), "events": len(trace["traceEvents"])})
 
 
-def chrome_trace(plan: "Plan", *, profile: "Profile | None" = None) -> dict[str, Any]:
+def chrome_trace(
+    plan: "Plan", *, profile: "Profile | None" = None, coefficients: "Coefficients | None" = None
+) -> dict[str, Any]:
     """Return the predicted timeline of one step as a Chrome trace object, times in microseconds.
 
-    A thread of the trace is a pipeline stage. Raises ProfileError unless `profile` is the one that the plan
-    was made with, or None for a plan that was made without one.
+    A thread of the trace is a pipeline stage. Raises ProfileError or CoefficientsError unless `profile` and
+    `coefficients` are what the plan was made with, None for a plan that was made without them.
     """
     from costmodels.estimate import timeline
     from solver.assemble import plan_cuts
     from solver.explain import problem_of
 
-    events = timeline(problem_of(plan, profile=profile), plan.configuration, plan_cuts(plan))
+    events = timeline(problem_of(plan, profile=profile, coefficients=coefficients), plan.configuration, plan_cuts(plan))
     return {
         "displayTimeUnit": "ms",
         "otherData": {"plan": plan.id, "predicted_step_seconds": plan.estimate.step_seconds},

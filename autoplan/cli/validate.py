@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autoplan.cli.options import JsonOption
-from autoplan.cli.output import console, say, working, write_text
+from autoplan.cli.options import CoefficientsOption, JsonOption
+from autoplan.cli.output import check_writable, console, say, working, write_text
+from autoplan.errors import DataError
 
 if TYPE_CHECKING:
     from costmodels.scores import Summary
@@ -32,21 +33,36 @@ def command(
             help="Learn from K runs of each source and device, chosen without their times, and score the others.",
         ),
     ] = 0,
+    coefficients: CoefficientsOption = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="A CSV file with one line a run.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Predict published runs and print the errors by source; a run that cannot be modelled is counted."""
+    """Predict published runs and print the errors by source; a run that cannot be modelled is counted.
+
+    A run needs the columns id, n_layers, hidden, seq_len, gpu, n_gpus and global_batch, and a step time to be scored;
+    docs/measured-runs.md describes these and all others, and what is assumed where a cell is blank.
+    """
     from functools import partial
 
     from autoplan.readers.points import read_points
     from autoplan.spec.codec import to_json
+    from costmodels.coefficients_file import load_coefficients
     from costmodels.validation import predict, table_csv, validate
 
+    if out is not None:
+        check_writable(out)
+    priced = partial(
+        predict,
+        learn_from=learn_from,
+        coefficients=None if coefficients is None else load_coefficients(coefficients),
+    )
     with working("predicting"):
-        report = validate(read_points(points), predictor=partial(predict, learn_from=learn_from))
+        report = validate(read_points(points), predictor=priced)
     if out is not None:
         write_text(out, table_csv(report.table))
         say(f"{len(report.table)} rows written to {out}")
+    if not report.summary.rows:
+        raise DataError(f"all {len(report.table)} rows say that they are to be left out (use)", where=str(points))
     if as_json:
         typer.echo(to_json(report.summary))
     else:
@@ -58,7 +74,8 @@ def command(
 def _remarks(report: "Report") -> list[str]:
     """Return what a person wants to know of rows without a score: why they were skipped, and where all were learned."""
     reasons = Counter(row.skipped_reason for row in report.table if row.role == "skipped")
-    lines = [f"skipped {count}: {reason}" for reason, count in reasons.most_common(MOST_REASONS)]
+    first = {row.skipped_reason: row.id for row in reversed(report.table)}
+    lines = [f"skipped {count}: {reason} ({first[reason]})" for reason, count in reasons.most_common(MOST_REASONS)]
     if len(reasons) > MOST_REASONS:
         lines.append(f"and {len(reasons) - MOST_REASONS} other reasons: see --out")
     if not report.summary.scored:

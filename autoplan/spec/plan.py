@@ -23,12 +23,16 @@ Dtype = Literal["float64", "float32", "bfloat16", "float16"]
 
 @value
 class Inputs:
-    """Content hashes of what the plan was made from, the model's without its name."""
+    """Content hashes of what the plan was made from, the model's without its name.
+
+    `profile` and `coefficients` are None where none were given: then the package's coefficients price the plan.
+    """
 
     model: Name
     cluster: Name
     workload: Name
     profile: Name | None
+    coefficients: Name | None = None
 
 
 @value

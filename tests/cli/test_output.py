@@ -1,7 +1,10 @@
+import re
+from pathlib import Path
+
 import pytest
 from rich.table import Table
 
-from autoplan.cli.output import console, write_text
+from autoplan.cli.output import check_writable, console, write_text
 
 
 def test_a_file_is_replaced_whole(tmp_path):
@@ -19,6 +22,25 @@ def test_nothing_is_left_when_writing_fails(tmp_path):
         write_text(path, "\ud800")
     assert path.read_text() == "one"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_can_be_written_is_not_made_yet(tmp_path):
+    kept = tmp_path / "kept"
+    kept.write_text("mine")
+    for path in (kept, tmp_path / "new", tmp_path / "some" / "folder" / "new", Path("/dev/null")):
+        check_writable(path)
+    assert kept.read_text() == "mine"
+    assert list(tmp_path.iterdir()) == [kept]
+
+
+@pytest.mark.parametrize("name", ["", "file/new", "file/folder/new", "x" * 300])
+def test_what_cannot_be_written_is_named(name, tmp_path):
+    (tmp_path / "file").touch()
+    path = tmp_path / name
+    for write in (check_writable, lambda path: write_text(path, "one")):
+        with pytest.raises(OSError, match=re.escape(str(path))):
+            write(path)
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_file_gets_the_permissions_of_any_new_file(tmp_path):

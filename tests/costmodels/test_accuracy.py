@@ -14,7 +14,7 @@ from costmodels.accuracy import (
     ranking_table,
     worst_table,
 )
-from costmodels.accuracy_report import accuracy_report, coefficient_table, markdown, spread_table
+from costmodels.accuracy_report import REFIT, accuracy_report, coefficient_table, markdown, spread_table
 from costmodels.coefficients import Coefficients, fitted_coefficients
 from costmodels.validation import counted_pairs, validate
 from tests.costmodels.measured_points import make_point, scored
@@ -84,6 +84,14 @@ def test_the_report_has_every_table_and_says_what_is_left_out():
         assert f"## {title}\n" in text
     assert "| `products` " in text
     assert "- data loading" in text
+    assert f"Written by `{REFIT}` from the published runs that come with the package." in text
+
+
+def test_the_report_says_which_runs_were_read():
+    text = accuracy_report(accuracy(scored(make_point("a"))), Coefficients(), points="ours/runs.csv")
+    assert "Written by `autoplan calibrate` from the runs in `ours/runs.csv`." in text
+    assert "of the package" not in text
+    assert "come with the package" not in text
 
 
 @pytest.fixture(scope="module")

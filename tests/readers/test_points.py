@@ -1,6 +1,8 @@
 import csv
+import re
 from collections import Counter
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,8 @@ from autoplan.readers.points import read_points
 from autoplan.spec.rules import broken
 from autoplan.spec.tensors import num_parameters
 from tests.readers.published import CELLS
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "measured-runs.md"
 
 
 @pytest.fixture(scope="module")
@@ -310,6 +314,13 @@ def test_what_is_no_table_of_runs_is_refused(tmp_path, text, message):
     with pytest.raises(DataError) as refused:
         read_points(path)
     assert (refused.value.message, refused.value.where) == (message, str(path))
+
+
+def test_every_column_is_described():
+    with files("autoplan.readers").joinpath("measured", "points_fit.csv").open(encoding="utf-8") as table:
+        columns = next(csv.reader(table))
+    described = set(re.findall(r"`(\w+)`", DOCUMENT.read_text(encoding="utf-8")))
+    assert [column for column in columns if column not in described] == []
 
 
 def test_ids_that_several_rows_have_are_named(read):
