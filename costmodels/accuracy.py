@@ -10,7 +10,7 @@ from costmodels.adaptation import Predictions
 from costmodels.calibration import MeasuredRuns
 from costmodels.cross_validation import Folds
 from costmodels.directions import sensitivities
-from costmodels.scores import Pair, RowResult, Summary, summarize
+from costmodels.scores import TRUSTED, Pair, RowResult, Summary, summarize
 
 LEARNED = 3
 NUM_WORST = 20
@@ -149,7 +149,7 @@ def worst_table(accuracy: Accuracy) -> Table:
     trusted = [
         (abs(np.log(row.predicted_step_time_s / point.step_seconds)), i)
         for i, (point, row) in enumerate(accuracy.kept_aside)
-        if point.use == "accuracy" and point.step_seconds and row.predicted_step_time_s
+        if point.use in TRUSTED and point.step_seconds and row.predicted_step_time_s
     ]
     rows = []
     for _, i in sorted(trusted, reverse=True)[:NUM_WORST]:

@@ -21,6 +21,7 @@ from autoplan.readers.points import Point
 from costmodels.batch import Bools, Floats, Strings
 from costmodels.coefficients import Coefficients
 from costmodels.counted_runs import CountedRuns
+from costmodels.scores import TRUSTED
 from costmodels.settling import settle
 
 RESIDUAL = 0.1
@@ -92,7 +93,7 @@ class MeasuredRuns:
     @property
     def trusted(self) -> Bools:
         """Where the absolute time can be trusted (n,)."""
-        return np.array([point.use == "accuracy" for point in self.points])
+        return np.array([point.use in TRUSTED for point in self.points])
 
     def take(self, index: Any) -> "MeasuredRuns":
         """Return the runs that `index` (integers or a mask) selects."""
@@ -127,9 +128,9 @@ def count_measured(points: Sequence[Point], *, where: str) -> MeasuredRuns:
     Raises DataError, which names `where` the points are from, unless two sources have times that can be trusted:
     each is predicted from the others.
     """
-    timed = [point for point in points if point.use in ("accuracy", "ranking-only") and point.step_seconds]
+    timed = [point for point in points if point.use in (*TRUSTED, "ranking-only") and point.step_seconds]
     settled = settle(timed, Coefficients())
-    trusted = {point.source for point in settled.points if point.use == "accuracy"}
+    trusted = {point.source for point in settled.points if point.use in TRUSTED}
     if settled.runs is None or len(trusted) < FEWEST_SOURCES:
         message = f"calibration needs step times that can be trusted of {FEWEST_SOURCES} sources, not of {len(trusted)}"
         raise DataError(message, where=where)

@@ -19,11 +19,8 @@ from autoplan.units import GIB
 from costmodels.adaptation import predict_runs
 from costmodels.coefficients import Coefficients, fitted_coefficients
 from costmodels.cross_validation import group_rows
-from costmodels.scores import Pair, RowResult, Summary, summarize
+from costmodels.scores import TRUSTED, Pair, RowResult, Summary, summarize
 from costmodels.settling import settle
-
-LEARNABLE = ("accuracy", "")
-"""The uses of rows whose absolute time may be learned from."""
 
 
 @value
@@ -67,7 +64,7 @@ def predict(
         known,
         groups=group_rows(settled.points),
         measured=np.array([point.step_seconds or np.nan for point in settled.points]),
-        candidates=np.array([bool(point.step_seconds) and point.use in LEARNABLE for point in settled.points]),
+        candidates=np.array([bool(point.step_seconds) and point.use in TRUSTED for point in settled.points]),
         count=learn_from,
     )
     low, high = found.low, found.high

@@ -48,6 +48,7 @@ def command(
 
     _check_outputs(out, report)
     read, old = read_points(points), fitted_coefficients()
+    say(f"{len(read)} runs read from {points or 'the table in the package'}")
     with working("counting"):
         measured = count_measured(read, where=str(points or "points_fit.csv"))
     with working("fitting"):

@@ -40,6 +40,17 @@ def test_only_runs_with_a_time_that_means_something_are_counted(measured):
     assert len(measured.counted) == len(measured.points) == len(measured.seconds)
 
 
+def test_runs_of_a_table_that_says_nothing_of_its_times_are_counted(tmp_path):
+    wanted = ("sc21", "korthikanti")
+    paths = [
+        write_rows(tmp_path / name, lambda row: row["source"] in wanted and row["use"] == "accuracy", **changes)
+        for name, changes in (("said.csv", {}), ("unsaid.csv", {"use": ""}))
+    ]
+    said, unsaid = (count_measured(read_points(path), where=str(path)) for path in paths)
+    assert len(said.points) == len(unsaid.points)
+    assert (said.level_weights() == unsaid.level_weights()).all()
+
+
 def test_a_fit_comes_close_to_the_coefficients_behind_the_times(measured):
     seen = timed(measured, measured.counted.step_seconds(TRUE))
     found = fit_coefficients(seen)
