@@ -123,6 +123,7 @@ def simulate_events(
         num_microbatches=int(num_microbatches[i]),
         send_seconds=float(seconds.send[i]),
         send_blocks=bool(send_blocks[i]),
+        reduce=of_chunks(seconds.reduce),
     )[1]
 
 

@@ -2,8 +2,8 @@
 
 `simulate` runs one configuration event by event; every number that is reported comes from it. `finish_seconds`
 computes the same times for many configurations at once, `bound_makespan` bounds them from below without going
-through the micro-batches, `start_seconds` says when each rank has its first input, and `in_flight` counts the
-activations that the orders make each chunk hold.
+through the micro-batches, `start_seconds` says when each rank has its first input, `in_flight` counts the
+activations that the orders make each chunk hold, and `paired_forwards` the forwards that run beside a backward.
 
 A makespan ends with the last rank. Zero-bubble schedules move their waiting time to the start of a rank and the end
 of others: zb-2p and zb-v reach no bubble only where a rank may begin its next step while others finish this one. A
@@ -16,6 +16,7 @@ from costmodels.pipeline.grouping import SCHEDULES, schedule_codes
 from costmodels.pipeline.held import flight_table, in_flight
 from costmodels.pipeline.jobs import SPLIT, V_PLACED, Job, Kind, chunk_rank
 from costmodels.pipeline.orders import rank_order
+from costmodels.pipeline.pairs import paired_forwards
 from costmodels.pipeline.simulation import Event, simulate
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "finish_seconds",
     "flight_table",
     "in_flight",
+    "paired_forwards",
     "rank_order",
     "schedule_codes",
     "simulate",

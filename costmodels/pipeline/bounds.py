@@ -14,6 +14,7 @@ and k forwards in A, forward j + k comes after backward j, so it is not over bef
 input either. What is then left is the rank's own Y, or the way back to rank 0 and what that has after its last
 backward.
 
+A pair takes no less than its forward or its input gradient alone, so that ways hold where they lead through pairs.
 This holds for any times of the chunks, for equal stages with equality in gpipe and 1f1b. For 1f1b it contains
 Σ_{i<r} T_i + (m − p + r + 1)·T_r + 2·Σ_{i>r} T_i, the inequality of `costmodels.bounds`.
 """
@@ -28,7 +29,7 @@ from costmodels.batch import Bools, Floats, Ints, Strings
 from costmodels.pipeline.closed import arrivals, bound_searched, finish_gpipe
 from costmodels.pipeline.grouping import groups
 from costmodels.pipeline.held import steady_microbatches
-from costmodels.pipeline.jobs import FORWARD, INPUT, KINDS, PAIRED, SEARCHED, SPLIT, V_PLACED, WHOLE
+from costmodels.pipeline.jobs import BESIDE, FORWARD, INPUT, KINDS, PAIRED, SEARCHED, SPLIT, V_PLACED, WHOLE
 from costmodels.pipeline.orders import order_codes
 from costmodels.pipeline.times import ChunkTimes
 
@@ -44,15 +45,22 @@ def bound_makespan(
     weight: Floats,
     send_seconds: Floats,
     send_blocks: Bools,
+    saved: Floats | None = None,
 ) -> Floats:
     """Return a lower bound (n,) on the makespan of `simulate`; arguments as for `finish_seconds`."""
+    saved = np.zeros_like(forward) if saved is None else saved
     bound = np.zeros(len(pp))
     steady = steady_microbatches(schedule, pp, num_microbatches)
     exact = np.isin(schedule, sorted(SEARCHED))
     key = np.where(exact, num_microbatches, np.where((pp == 1) | (schedule == "gpipe"), 0, steady))
     for group in groups(schedule, pp, virtual_stages, key):
         times = group.times(
-            forward=forward, backward=backward, weight=weight, send_seconds=send_seconds, send_blocks=send_blocks
+            forward=forward,
+            backward=backward,
+            weight=weight,
+            saved=saved,
+            send_seconds=send_seconds,
+            send_blocks=send_blocks,
         )
         m = num_microbatches[group.rows]
         if group.pp == 1:
@@ -96,7 +104,7 @@ def _phases(schedule: Schedule, pp: int, virtual_stages: int, m: int) -> _Phases
     for rank in range(pp):
         part = order_codes(schedule, rank=rank, pp=pp, virtual_stages=virtual_stages, num_microbatches=m) // m
         kind = part // (pp * virtual_stages)
-        backward = np.flatnonzero((kind == INPUT) | (kind == WHOLE))
+        backward = np.flatnonzero((kind == INPUT) | (kind == WHOLE) | (kind == BESIDE))
         first, last_forward, last = backward[0], np.flatnonzero((kind == FORWARD) | (kind == PAIRED))[-1], backward[-1]
         turns[rank] = first < last_forward
         for i, some in enumerate((part[:first], part[last_forward + 1 : last + 1], part[last + 1 :], part)):
@@ -120,7 +128,7 @@ def _bound(schedule: Schedule, phases: _Phases, times: ChunkTimes, m: Ints) -> F
     back = arrivals(b[::-1], times.backward_travel[::-1])[::-1]
     turned = there[-1] + f[-1]
     before, after, left = work(phases.before), work(phases.after), work(phases.left)
-    total = work(phases.total) + (m - phases.num_microbatches) * (times.forward + times.whole)[chunks].sum(axis=0)
+    total = work(phases.total) + (m - phases.num_microbatches) * (times.forward + times.beside)[chunks].sum(axis=0)
     begun = np.maximum(there[low] + before, turned + back[high])
     way = turned - there[high] - f[high] + back[low] + b[low]
     turns = phases.turns[:, None]

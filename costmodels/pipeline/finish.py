@@ -28,18 +28,25 @@ def finish_seconds(
     weight: Floats,
     send_seconds: Floats,
     send_blocks: Bools,
+    saved: Floats | None = None,
 ) -> Floats:
     """Return when each rank has done its last job, shape (n, max(pp)), 0 past pp.
 
-    `forward`, `backward` and `weight` have shape (n, max_chunks), the others (n,). The times are those of `simulate`,
-    for zb-1p and zb-2p lower bounds on them.
+    `forward`, `backward`, `weight` and `saved` have shape (n, max_chunks), the others (n,). The times are those of
+    `simulate`, for zb-1p and zb-2p lower bounds on them.
     """
+    saved = np.zeros_like(forward) if saved is None else saved
     finish = np.zeros((len(pp), int(pp.max(initial=0))))
     closed = (pp == 1) | (schedule == "gpipe")  # whatever m is
     few = np.where(schedule == "1f1b", np.minimum(num_microbatches, fewest_microbatches(pp)), num_microbatches)
     for group in groups(schedule, pp, virtual_stages, np.where(closed, 0, few)):
         times = group.times(
-            forward=forward, backward=backward, weight=weight, send_seconds=send_seconds, send_blocks=send_blocks
+            forward=forward,
+            backward=backward,
+            weight=weight,
+            saved=saved,
+            send_seconds=send_seconds,
+            send_blocks=send_blocks,
         )
         finish[group.rows, : group.pp] = _finish(group, times, num_microbatches[group.rows]).T
     return finish
@@ -58,7 +65,12 @@ def start_seconds(
     start = np.zeros((len(pp), int(pp.max(initial=0))))
     for group in groups(schedule, pp, virtual_stages, np.zeros_like(pp)):
         times = group.times(
-            forward=forward, backward=forward, weight=forward, send_seconds=send_seconds, send_blocks=send_blocks
+            forward=forward,
+            backward=forward,
+            weight=forward,
+            saved=np.zeros_like(forward),
+            send_seconds=send_seconds,
+            send_blocks=send_blocks,
         )
         start[group.rows, : group.pp] = arrivals(times.forward, times.forward_travel)[: group.pp].T
     return start

@@ -9,7 +9,7 @@ import numpy as np
 
 from autoplan.spec import Schedule
 from costmodels.batch import Bools, Floats, Ints, Strings
-from costmodels.pipeline.jobs import chunk_rank, effective_schedule
+from costmodels.pipeline.jobs import OVERLAPPED, chunk_rank, effective_schedule
 from costmodels.pipeline.times import ChunkTimes, chunk_times
 
 SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
@@ -33,18 +33,28 @@ class Group:
         return self.pp * self.virtual_stages
 
     def times(
-        self, *, forward: Floats, backward: Floats, weight: Floats, send_seconds: Floats, send_blocks: Bools
+        self,
+        *,
+        forward: Floats,
+        backward: Floats,
+        weight: Floats,
+        saved: Floats,
+        send_seconds: Floats,
+        send_blocks: Bools,
     ) -> ChunkTimes:
-        """Return the times of its rows; the columns past its chunks are left out."""
+        """Return the times of its rows, without the columns past its chunks; `saved` counts where there are pairs."""
 
         def own(times: Floats) -> Floats:
             return np.ascontiguousarray(times[self.rows, : self.chunks].T)
+
+        pairs = self.schedule in OVERLAPPED
 
         return chunk_times(
             chunk_rank(self.schedule, pp=self.pp, virtual_stages=self.virtual_stages),
             forward=own(forward),
             backward=own(backward),
             weight=own(weight),
+            saved=own(saved) if pairs else np.zeros((self.chunks, len(self.rows))),
             send_seconds=send_seconds[self.rows],
             send_blocks=send_blocks[self.rows],
         )

@@ -3,7 +3,8 @@
 A model is cut into chunks, numbered 0 … pp·v − 1 in model order. Inside this package a job is one integer,
 ``(kind · chunks + chunk) · m + microbatch``, so that whole orders are arrays; `Job` is its readable form. A backward
 that leaves its weight gradient for later is `INPUT`, one that does both at once `WHOLE`. A `PAIRED` forward forms one
-piece of work with the whole backward after it: both inputs have to be there, and both outputs leave at its end.
+piece of work with the whole backward `BESIDE` it, the next job of its rank: both inputs have to be there, and both
+outputs leave at its end.
 """
 
 from typing import Literal, NamedTuple
@@ -15,14 +16,17 @@ from costmodels.batch import Ints
 
 Kind = Literal["forward", "backward", "weight"]
 
-FORWARD, INPUT, WEIGHT, WHOLE, PAIRED = range(5)
-KINDS: tuple[Kind, ...] = ("forward", "backward", "weight", "backward", "forward")
+FORWARD, INPUT, WEIGHT, WHOLE, PAIRED, BESIDE = range(6)
+KINDS: tuple[Kind, ...] = ("forward", "backward", "weight", "backward", "forward", "backward")
 
 V_PLACED: frozenset[Schedule] = frozenset({"zb-v", "dualpipe-v"})
 """Schedules that hold the chunks r and 2·pp − 1 − r on rank r."""
 
 SEARCHED: frozenset[Schedule] = frozenset({"zb-1p", "zb-2p"})
 """Schedules whose order follows from the times."""
+
+OVERLAPPED: frozenset[Schedule] = frozenset({"dualpipe-v"})
+"""Schedules that have pairs: one of two chunks' forward with the other one's backward."""
 
 SPLIT: frozenset[Schedule] = frozenset({"zb-h1", "zb-v", "dualpipe-v", "zb-1p", "zb-2p"})
 """Schedules that take weight gradients apart from input gradients."""

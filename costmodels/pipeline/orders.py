@@ -18,7 +18,18 @@ import numpy as np
 
 from autoplan.spec import Schedule
 from costmodels.batch import Ints
-from costmodels.pipeline.jobs import FORWARD, INPUT, KINDS, PAIRED, SEARCHED, WEIGHT, WHOLE, Job, effective_schedule
+from costmodels.pipeline.jobs import (
+    BESIDE,
+    FORWARD,
+    INPUT,
+    KINDS,
+    PAIRED,
+    SEARCHED,
+    WEIGHT,
+    WHOLE,
+    Job,
+    effective_schedule,
+)
 
 Step = tuple[int, int, int]
 """Kind, chunk and micro-batch."""
@@ -99,14 +110,15 @@ def _zb_h1(rank: int, pp: int, m: int) -> list[Step]:
 class _Writer:
     """Writes steps down, the micro-batches of each kind and chunk in turn."""
 
-    def __init__(self) -> None:
+    def __init__(self, m: int) -> None:
+        self.m = m
         self.steps: list[Step] = []
         self.pending: list[tuple[int, int]] = []
         self._next: Counter[tuple[int, int]] = Counter()
 
     def add(self, kind: int, chunk: int) -> None:
         """Do the next micro-batch."""
-        counted = {WHOLE: INPUT, PAIRED: FORWARD}.get(kind, kind)
+        counted = {WHOLE: INPUT, BESIDE: INPUT, PAIRED: FORWARD}.get(kind, kind)
         microbatch = self._next[counted, chunk]
         self._next[counted, chunk] += 1
         self.steps.append((kind, chunk, microbatch))
@@ -114,9 +126,10 @@ class _Writer:
             self.pending.append((chunk, microbatch))
 
     def pair(self, forward: int, backward: int) -> None:
-        """Overlap a forward of one chunk with a whole backward of another."""
-        self.add(PAIRED, forward)
-        self.add(WHOLE, backward)
+        """Overlap a forward of one chunk with a whole backward of another, where there are both."""
+        both = max(self.count(FORWARD, forward), self.count(INPUT, backward)) < self.m
+        self.add(PAIRED if both else FORWARD, forward)
+        self.add(BESIDE if both else WHOLE, backward)
 
     def count(self, kind: int, chunk: int) -> int:
         """Return how many of a kind are written."""
@@ -131,7 +144,7 @@ class _Writer:
 
 def _zb_v(rank: int, pp: int, m: int) -> list[Step]:
     down, up, most = rank, 2 * pp - 1 - rank, max(m, 2 * pp - 1)
-    order = _Writer()
+    order = _Writer(m)
 
     def back(chunk: int) -> None:
         order.add(INPUT, chunk)
@@ -166,7 +179,7 @@ def _zb_v(rank: int, pp: int, m: int) -> list[Step]:
 
 def _dualpipe_v(rank: int, pp: int, m: int) -> list[Step]:
     down, up, most, hops = rank, 2 * pp - 1 - rank, max(m, 2 * pp), pp - rank - 1
-    order = _Writer()
+    order = _Writer(m)
     for _ in range(2 * hops):
         order.add(FORWARD, down)
     for _ in range(rank + 1):

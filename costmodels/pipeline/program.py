@@ -176,7 +176,7 @@ def run_program(
 ) -> tuple[Floats, Floats]:
     """Return when each rank is done, (pp, n), and the buffer of arrivals, (num_slots, n).
 
-    `seconds` (5·chunks, n) is how long a job keeps its rank, by part, `travel` (5·chunks, n) how long its output then
+    `seconds` (6·chunks, n) is how long a job keeps its rank, by part, `travel` (6·chunks, n) how long its output then
     takes to arrive. `reads` and `write` are the program's, or places of their own for every job.
     """
     n = seconds.shape[1]

@@ -11,8 +11,8 @@ import numpy as np
 
 from autoplan.spec import Schedule
 from costmodels.batch import Floats
-from costmodels.pipeline.greedy import search_order
-from costmodels.pipeline.jobs import KINDS, SEARCHED, Kind, chunk_rank
+from costmodels.pipeline.greedy import best_program
+from costmodels.pipeline.jobs import KINDS, OVERLAPPED, SEARCHED, Kind, chunk_rank
 from costmodels.pipeline.program import Program, fixed_program, run_one
 from costmodels.pipeline.times import chunk_times, part_seconds
 
@@ -42,26 +42,36 @@ def simulate(
     num_microbatches: int,
     send_seconds: float = 0.0,
     send_blocks: bool = False,
+    reduce: Floats | None = None,
+    saved: Floats | None = None,
 ) -> tuple[float, tuple[Event, ...]]:
     """Return the makespan and all events of one step, by their start.
 
     `forward`, `backward` (input gradients with what is recomputed for them) and `weight` (weight gradients) are
     seconds by chunk, (pp·virtual_stages,); schedules that do not split the backward take the last two as one job.
+    `reduce`, by chunk too, is what follows a rank's last job: of several orders the best is the one that ends first
+    with it. `saved` is how much sooner a pair is done than its forward, whose chunk counts, and its backward one after
+    the other: a pair takes no less than its forward alone, nor than its input gradient alone.
     """
+    nothing = np.zeros_like(forward)
+    saved = saved if saved is not None and schedule in OVERLAPPED else nothing
     times = chunk_times(
         chunk_rank(schedule, pp=pp, virtual_stages=virtual_stages),
         forward=forward[:, None],
         backward=backward[:, None],
         weight=weight[:, None],
+        saved=saved[:, None],
         send_seconds=np.array([send_seconds]),
         send_blocks=np.array([send_blocks]),
     )
     if schedule in SEARCHED:
-        program = search_order(schedule, times, num_microbatches=num_microbatches)
+        after = nothing if reduce is None else reduce
+        program = best_program(schedule, times, num_microbatches=num_microbatches, reduce_seconds=after)
     else:
         program = fixed_program(schedule, pp=pp, virtual_stages=virtual_stages, num_microbatches=num_microbatches)
     starts, finish = run_one(program, times)
-    seconds = part_seconds(forward, backward, weight, backward + weight)
+    whole = backward + weight
+    seconds = part_seconds(forward, backward, weight, whole, whole - saved[::-1])
     return float(finish.max()), _events(program, seconds, starts)
 
 

@@ -28,6 +28,7 @@ def cases(draw, schedules=SCHEDULES, max_pp=5, max_m=13) -> dict[str, Any]:
     v = stages_of(schedule, draw(st.integers(1, 3)))
     generator = np.random.default_rng(draw(st.integers(0, 2**20)))
     forward, backward, weight = generator.uniform(0.01, draw(seconds), (3, pp * v))
+    share = draw(st.sampled_from([0.0, 0.5, 1.0])) * generator.uniform(0, 1, pp * v) * (pp > 1)
     return {
         "schedule": schedule,
         "pp": pp,
@@ -35,10 +36,16 @@ def cases(draw, schedules=SCHEDULES, max_pp=5, max_m=13) -> dict[str, Any]:
         "forward": forward,
         "backward": backward,
         "weight": weight,
+        "saved": share * most_saved(forward, backward, weight),
         "num_microbatches": draw(st.integers(1, max_m)),
         "send_seconds": draw(st.sampled_from([0.0, 0.3, 4.0])),
         "send_blocks": draw(st.booleans()),
     }
+
+
+def most_saved(forward, backward, weight):
+    """Return what leaves a pair as long as its forward, and as long as its input gradient, by the forward's chunk."""
+    return np.minimum((backward + weight)[::-1], forward + weight[::-1])
 
 
 def equal(schedule, pp, m, *, v=1, times=(1.0, 1.0, 1.0), **sends) -> dict[str, Any]:
@@ -82,6 +89,7 @@ def as_rows(*many) -> dict[str, Any]:
             name: np.array([c[name] for c in many]) for name in ("schedule", "pp", "virtual_stages", "num_microbatches")
         },
         **{name: padded(name) for name in ("forward", "backward", "weight")},
+        "saved": np.array([np.pad(case.get("saved", np.zeros(1)), (0, most))[:most] for case in many]),
         "send_seconds": np.array([case.get("send_seconds", 0.0) for case in many]),
         "send_blocks": np.array([case.get("send_blocks", False) for case in many]),
     }

@@ -5,7 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costmodels.pipeline import chunk_rank, rank_order, simulate
+from costmodels.pipeline import chunk_rank, paired_forwards, rank_order, simulate
+from costmodels.pipeline.jobs import BESIDE, OVERLAPPED
+from costmodels.pipeline.orders import order_codes
 from tests.costmodels.pipeline.cases import FIXED, SPLIT, bubbles, cases, equal
 
 TIMES = (2.0, 2.5, 1.5)  # forward, input gradient, weight gradient
@@ -36,12 +38,15 @@ def test_all_is_done_once_in_time_and_one_thing_at_a_time(case):
     for kind in ("forward", "backward"):
         assert sum(k == kind for k, _, _ in ends) == pp * v * m
     split = {(c, j) for kind, c, j in ends if kind == "weight"}
+    beside = paired_backwards(case)
     if case["schedule"] in SPLIT:
         assert len(split) == pp * v * m
     slack = 1e-9 * makespan
     for event in events:
         whole = event.kind == "backward" and (event.chunk, event.microbatch) not in split
         duration = case[event.kind][event.chunk] + (case["weight"][event.chunk] if whole else 0.0)
+        if event.kind == "backward" and (event.chunk, event.microbatch) in beside:
+            duration -= case["saved"][::-1][event.chunk]
         assert event.duration_seconds == pytest.approx(duration)
         assert event.stage == ranks[event.chunk]
         waits = input_of(event, pp * v - 1)
@@ -56,6 +61,19 @@ def test_all_is_done_once_in_time_and_one_thing_at_a_time(case):
             free = event.start_seconds + event.duration_seconds + (case["send_seconds"] if sends else 0.0)
         assert free <= makespan + slack
     assert [e.start_seconds for e in events] == sorted(e.start_seconds for e in events)
+
+
+def paired_backwards(case):
+    """Return chunk and micro-batch of the backwards that run beside a forward."""
+    pp, chunks, m = case["pp"], case["pp"] * case["virtual_stages"], case["num_microbatches"]
+    if case["schedule"] not in OVERLAPPED:
+        return set()
+    codes = [
+        order_codes(case["schedule"], rank=rank, pp=pp, virtual_stages=case["virtual_stages"], num_microbatches=m)
+        for rank in range(pp)
+    ]
+    kind, inside = np.divmod(np.concatenate(codes), chunks * m)
+    return {divmod(place, m) for place in inside[kind == BESIDE].tolist()}
 
 
 def leaves(event, ranks):
@@ -134,6 +152,31 @@ def test_dualpipe_v_waits_longer_when_the_thirds_differ():
     given = 7 * (forward + 2 * (backward + weight) - 3 * weight) / 2
     _, own = bubbles(equal("dualpipe-v", 8, 32, times=(forward, backward, weight)))
     assert given * 0.95 < own < given * 1.25
+
+
+@pytest.mark.parametrize(("pp", "m"), [(2, 4), (4, 8), (4, 23)])
+def test_pairs_save_time_for_as_long_as_ranks_have_both(pp, m):
+    """All but the first rank's warm-up of 2·pp − 1 forwards and as much at the end; every rank saves what it can."""
+    case = equal("dualpipe-v", pp, m)
+    saved = np.full(2 * pp, 0.1)
+    apart, beside = (simulate(**{**case, "saved": s})[1] for s in (np.zeros(2 * pp), saved))
+    pairs = paired_forwards(np.array(["dualpipe-v"]), np.array([pp]), np.array([m]), 2 * pp)[0]
+    assert pairs[0] == m - 2 * pp + 1
+    assert (pairs[pp:] == m - pp).all()
+    busy = [np.zeros(pp), np.zeros(pp)]
+    for total, events in zip(busy, (apart, beside), strict=True):
+        for event in events:
+            total[event.stage] += event.duration_seconds
+    ranks = chunk_rank("dualpipe-v", pp=pp, virtual_stages=2)
+    assert busy[0] - busy[1] == pytest.approx(np.bincount(ranks, weights=0.1 * pairs))
+
+
+def test_what_pairs_save_is_nothing_to_schedules_without_pairs():
+    for schedule in FIXED:
+        if schedule not in OVERLAPPED:
+            case = equal(schedule, 3, 6, v=2)
+            saved = np.full(len(case["forward"]), 0.1)
+            assert simulate(**case, saved=saved) == simulate(**case)
 
 
 def test_rates_that_zero_bubble_measured():
