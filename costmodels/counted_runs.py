@@ -12,6 +12,7 @@ import numpy as np
 
 from autoplan.spec import Configuration, Problem
 from autoplan.spec.problem import num_microbatches
+from costmodels.arrays import combine, take_rows
 from costmodels.batch import Batch, Bools, Floats, Ints, even_cuts
 from costmodels.coefficients import Coefficients, resolve_rates
 from costmodels.cuts import with_usual_cuts
@@ -55,7 +56,7 @@ class CountedRuns:
             hardware=tuple(self.hardware[i] for i in kept),
             problem_of=problem_of,
             batch=self.batch.take(index),
-            counted=_map(self.counted, lambda array: array[index]),
+            counted=take_rows(self.counted, index),
             counts=self.counts[index],
             num_microbatches=self.num_microbatches[index],
             send_blocks=self.send_blocks[index],
@@ -111,8 +112,8 @@ class CountedRuns:
             for problem, hardware in zip(self.problems, self.hardware, strict=True)
         ]
         index = len(self.problems) * np.arange(len(coefficients))[:, None] + self.problem_of
-        columns: Rates = _columns(rates, index.ravel())
-        return columns
+        rows = index.ravel()
+        return combine(rates, lambda parts: np.asarray(parts, dtype=np.float64)[rows, None])
 
 
 def count_runs(runs: Sequence[tuple[Problem, Configuration]], coefficients: Coefficients) -> CountedRuns:
@@ -168,7 +169,10 @@ def join_runs(parts: Sequence[CountedRuns]) -> CountedRuns:
         hardware=tuple(hardware for part in parts for hardware in part.hardware),
         problem_of=np.concatenate([part.problem_of + first for part, first in zip(parts, sizes, strict=False)]),
         batch=Batch(**columns),
-        counted=_concatenate([part.counted for part in parts], units),
+        counted=combine(
+            [part.counted for part in parts],
+            lambda arrays: np.concatenate([_padded_units(array, units) for array in arrays]),
+        ),
         counts=np.concatenate([_padded_chunks(_padded_units(part.counts, units), chunks) for part in parts]),
         num_microbatches=np.concatenate([part.num_microbatches for part in parts]),
         send_blocks=np.concatenate([part.send_blocks for part in parts]),
@@ -191,33 +195,3 @@ def _padded_units(array: Any, units: int) -> Any:
         return array
     nothing = np.zeros((*array.shape[:-1], units - array.shape[-1]))
     return np.concatenate([array[..., :-ENDS], nothing, array[..., -ENDS:]], axis=-1)
-
-
-def _concatenate(works: Sequence[Any], units: int) -> Any:
-    """Return counted work of one type after another, arrays inside of it joined along the runs."""
-    values = {}
-    for field in fields(works[0]):
-        parts = [getattr(work, field.name) for work in works]
-        if isinstance(parts[0], np.ndarray):
-            values[field.name] = np.concatenate([_padded_units(part, units) for part in parts])
-        else:
-            values[field.name] = _concatenate(parts, units)
-    return replace(works[0], **values)
-
-
-def _map(work: Any, change: Any) -> Any:
-    values = {field.name: getattr(work, field.name) for field in fields(work)}
-    return replace(
-        work,
-        **{name: change(part) if isinstance(part, np.ndarray) else _map(part, change) for name, part in values.items()},
-    )
-
-
-def _columns(rates: Sequence[Any], index: Ints) -> Any:
-    """Return rates whose numbers are columns (n, 1), those of problem `index[i]` in row i."""
-    values = {}
-    for field in fields(rates[0]):
-        parts = [getattr(rate, field.name) for rate in rates]
-        scalar = isinstance(parts[0], int | float)
-        values[field.name] = np.asarray(parts, dtype=np.float64)[index, None] if scalar else _columns(parts, index)
-    return replace(rates[0], **values)

@@ -1,14 +1,8 @@
 """Rows of several columns that are alike, found in linear time, so that work is done once for each distinct one."""
 
-from dataclasses import fields
-from functools import cache
-from typing import Any, TypeVar
-
 import numpy as np
 
-from costmodels.batch import Batch, Ints, select_rows
-
-Rows = TypeVar("Rows")
+from costmodels.batch import Batch, Ints
 
 ROOM = 2
 """Tables of ranks have at most this many places for each row."""
@@ -44,26 +38,6 @@ def distinct_units(batch: Batch) -> tuple[Ints, Ints]:
     columns = (batch.micro_batch, batch.tp, batch.cp, batch.ep, batch.etp, batch.sequence_parallel)
     kinds = (batch.cp_method == "ulysses", batch.recompute == "full", batch.recompute == "selective")
     return distinct(*(column.astype(np.int64) for column in (*columns, *kinds)), batch.recompute_layers)
-
-
-def take_rows(rows: Rows, index: Ints | slice, **changes: Any) -> Rows:
-    """Return a dataclass of arrays, or of such dataclasses, with the rows of each that `index` selects.
-
-    Fields named in `changes` are as they say.
-    """
-    kind: Any = type(rows)
-    values: dict[str, Any] = {}
-    for name in _names(kind):
-        part = getattr(rows, name)
-        if name not in changes:
-            values[name] = select_rows(part, index) if isinstance(part, np.ndarray) else take_rows(part, index)
-    taken: Rows = kind(**values, **changes)
-    return taken
-
-
-@cache
-def _names(kind: Any) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(kind))
 
 
 def _ranks(values: Ints) -> tuple[Ints, int]:

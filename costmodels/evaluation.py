@@ -11,10 +11,10 @@ import numpy as np
 
 from autoplan.spec import Problem
 from autoplan.spec.problem import num_microbatches
+from costmodels.arrays import take_rows
 from costmodels.batch import Batch, Bools, Floats, Ints
 from costmodels.bounds import bound_bytes, bound_seconds
 from costmodels.coefficients import Coefficients
-from costmodels.distinct import take_rows
 from costmodels.hardware import resolve_hardware
 from costmodels.pipeline import flight_table
 from costmodels.stage_costs import PER_CONFIGURATION, StageCosts, count_units, sum_chunks, sum_units_each

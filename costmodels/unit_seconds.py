@@ -6,10 +6,11 @@ import numpy as np
 
 from autoplan.spec import Problem
 from autoplan.spec.problem import num_microbatches
+from costmodels.arrays import take_rows
 from costmodels.batch import Batch, Bools, Floats, Ints
 from costmodels.coefficients import Coefficients, resolve_rates
 from costmodels.communication import DataWork, count_data_work, count_send
-from costmodels.distinct import distinct, distinct_units, take_rows
+from costmodels.distinct import distinct, distinct_units
 from costmodels.hardware import Hardware, resolve_hardware
 from costmodels.links import Links, resolve_links
 from costmodels.matmul import Matmul, resolve_matmul

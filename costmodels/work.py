@@ -6,16 +6,17 @@ products, attention at its kernel's published rate, bytes at the data sheet's ba
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from autoplan.spec import Problem
+from costmodels.arrays import combine, take_rows
 from costmodels.attention_rates import BACKWARD_FLOPS, attention_shares, default_kernel
 from costmodels.batch import Batch, Floats
 from costmodels.collective import CollectiveOp
-from costmodels.distinct import distinct, take_rows
+from costmodels.distinct import distinct
 from costmodels.hardware import Hardware
 from costmodels.links import Links, LinkWork
 from costmodels.matmul import Matmul
@@ -72,7 +73,6 @@ class UnitWork:
     again: PassWork
 
 
-Work = TypeVar("Work", PassWork, LinkWork)
 _PRODUCTS = ("products", "low_products", "grouped_products", "low_grouped_products")
 _SUMMED = (*_PRODUCTS, "attention", "memory", "kernels", "routed_kernels")
 _PASSES = ("forward", "backward", "weight", "redone", "alternate")
@@ -282,13 +282,4 @@ def _again(batch: Batch, passes: Sequence[PassWork], problem: Problem) -> PassWo
     of_selective = np.where((batch.recompute == "selective")[:, None], share, 0.0)
     layers = np.arange(len(problem.model.blocks) + ENDS) < len(problem.model.blocks)
     weights = (of_full * layers, of_selective, of_selective / 2)
-    return _combine(passes, lambda parts: sum(part * weight for part, weight in zip(parts, weights, strict=True)))
-
-
-def _combine(works: Sequence[Work], change: Callable[[Any], Any]) -> Work:
-    """Return a value of the same type whose every array is `change` of the list of theirs."""
-    values: dict[str, Any] = {}
-    for field in fields(works[0]):
-        parts = [getattr(work, field.name) for work in works]
-        values[field.name] = change(parts) if isinstance(parts[0], np.ndarray) else _combine(parts, change)
-    return replace(works[0], **values)
+    return combine(passes, lambda parts: sum(part * weight for part, weight in zip(parts, weights, strict=True)))

@@ -3,8 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costmodels.batch import select_rows
-from costmodels.distinct import distinct, take_rows
-from costmodels.links import LinkWork
+from costmodels.distinct import distinct
 
 columns = st.integers(1, 30).flatmap(
     lambda rows: st.lists(
@@ -26,15 +25,6 @@ def test_rows_are_told_apart_by_all_of_their_columns(columns):
 def test_nothing_has_no_distinct_rows():
     index, first = distinct(np.zeros(0, dtype=np.int64))
     assert len(index) == len(first) == 0
-
-
-def test_rows_are_taken_of_every_array_inside():
-    part = np.arange(6.0).reshape(3, 2)
-    work = LinkWork(latency_seconds=part, intra_seconds=part + 1, inter_seconds=part + 2)
-    taken = take_rows(work, np.array([2, 0]), inter_seconds=part)
-    assert taken.latency_seconds.tolist() == [[4, 5], [0, 1]]
-    assert taken.intra_seconds.tolist() == [[5, 6], [1, 2]]
-    assert taken.inter_seconds is part
 
 
 def test_rows_are_selected_by_integers_masks_and_slices():
