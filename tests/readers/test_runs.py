@@ -109,4 +109,4 @@ def test_contradictory_models():
 
 def test_sizes_beyond_any_are_a_reason_and_no_failure():
     with pytest.raises(CannotModel, match="devices are more than"):
-        read(n_gpus="2147483647", dp="", tp="1", global_batch="2147483647", num_microbatches="")
+        read(n_gpus="2097152", dp="", tp="1", global_batch="2097152", micro_batch="1", num_microbatches="")
