@@ -8,9 +8,19 @@ k = in_flight_s and O = Σ optimizer, every stage has
 - m·(f + g) ≤ T − O/p, since the stage is busy so long and max_s optimizer_s ≥ O/p;
 - 1f1b: (m − 1)·f + (m − k)·g ≤ T − O/p − W, gpipe: (m − 1)·(f + g) ≤ T − O/p − W (`solver.edges`).
 
-Each is a sum over the layers of the stage that must not exceed `room`, so the furthest end never falls as the start
-moves on. From x_0 = 0 forwards and from x_p = L backwards that gives the last and first place of every boundary. When
-T is close to the best time, stages are close to even and only a few places are left.
+Each says of a stage with the layers a … b−1 that ``sums[s, b] − sums[s, a] ≤ room[s]``, with sums that never fall from
+one boundary to the next: costs of layers are not negative, and k ≤ m. So if a stage may have some layers, it may have
+any of them that lie together, and where several starts are possible, an end is possible if it is from the last of them
+before it. That makes two passes exact, from x_0 = 0 forwards and from x_p = L backwards (`_possible`):
+
+- the ends of stage s that some layers of it lead to from the possible ends of the stage before;
+- of these, those from which the stages after it can take the rest.
+
+Every boundary that is left is one of some cuts that meet all of the limits above, and no such cuts have another. The
+windows are from the first to the last that is left. What lies between need not be possible: a layer that is larger
+than what a stage has room for leaves gaps where layers are unlike and rooms differ, by what is in flight, the embedding
+and the head. Windows grow strictly from stage to stage, as every possible end has a possible start before it. When T is
+close to the best time, stages are close to even and only a few places are left.
 """
 
 from dataclasses import dataclass
@@ -67,13 +77,9 @@ class _Limit:
     sums: Floats
     room: Floats
 
-    def furthest(self, stage: int, start: int) -> int:
-        sums = self.sums[stage]
-        return int(np.searchsorted(sums, sums[start] + self.room[stage], side="right")) - 1
-
-    def earliest(self, stage: int, end: int) -> int:
-        sums = self.sums[stage]
-        return int(np.searchsorted(sums, sums[end] - self.room[stage], side="left"))
+    def backwards(self) -> "_Limit":
+        """Return the limit with layers counted from the last one, so that what was an end is a start."""
+        return _Limit(-self.sums[:, ::-1], self.room)
 
 
 def all_windows(num_layers: int, pp: int) -> Windows:
@@ -86,32 +92,59 @@ def all_windows(num_layers: int, pp: int) -> Windows:
 
 def find_windows(pipeline: Pipeline, seconds: float) -> Windows | None:
     """Return where boundaries of cuts that fit and take at most `seconds` (may be inf) can be; None where nowhere."""
-    limits = [_memory_limit(pipeline), *(_time_limits(pipeline, seconds) if np.isfinite(seconds) else ())]
-    if any((limit.room < 0).any() for limit in limits):
+    limits = (_memory_limit(pipeline), *(_time_limits(pipeline, seconds) if np.isfinite(seconds) else ()))
+    possible = _possible(limits)
+    if possible is None:
         return None
-    pp, whole = pipeline.pp, all_windows(pipeline.model.num_layers, pipeline.pp)
-    low, high = whole.low, whole.high
-    for s in range(pp):
-        high[s + 1] = min(high[s + 1], *(limit.furthest(s, high[s]) for limit in limits))
-    for s in range(pp - 1, -1, -1):
-        low[s] = max(low[s], *(limit.earliest(s, low[s + 1]) for limit in limits))
-    possible = (low <= high).all() and (np.diff(low) > 0).all() and (np.diff(high) > 0).all()
-    return Windows(low=low, high=high) if possible else None
+    return Windows(low=possible.argmax(axis=1), high=pipeline.model.num_layers - possible[:, ::-1].argmax(axis=1))
 
 
 def near_even_cuts(pipeline: Pipeline) -> tuple[int, ...] | None:
     """Return cuts that fit memory and are as even as greed allows; None when no cuts fit.
 
-    A boundary is at least where the stages after it can still take the rest, at most where its stage is full.
+    From the first on, each boundary is the nearest to an even one of those that are possible after the one before it.
     """
-    windows, limit = find_windows(pipeline, np.inf), _memory_limit(pipeline)
-    if windows is None:
+    limit, num_layers, pp = _memory_limit(pipeline), pipeline.model.num_layers, pipeline.pp
+    even, stage = -(-np.arange(pp + 1) * num_layers // pp), np.arange(pp)
+    if (limit.sums[stage, even[1:]] - limit.sums[stage, even[:-1]] <= limit.room).all():
+        return tuple(even.tolist())
+    possible = _possible((limit,))
+    if possible is None:
         return None
-    cuts, num_layers = [0], pipeline.model.num_layers
-    for s in range(1, pipeline.pp + 1):
-        wanted = max(-(-s * num_layers // pipeline.pp), int(windows.low[s]))
-        cuts.append(min(wanted, int(windows.high[s]), limit.furthest(s - 1, cuts[-1])))
-    return tuple(cuts) if all(np.diff(cuts) > 0) and cuts[-1] == num_layers else None
+    cuts = [0]
+    for sums, room, boundary, wanted in zip(limit.sums, limit.room, possible[1:], even[1:], strict=True):
+        ends = cuts[-1] + 1 + np.flatnonzero(boundary[cuts[-1] + 1 :])
+        ends = ends[sums[ends] - sums[cuts[-1]] <= room]
+        cuts.append(int(ends[np.abs(ends - wanted).argmin()]))
+    return tuple(cuts)
+
+
+def _possible(limits: tuple[_Limit, ...]) -> Bools | None:
+    """Return which boundaries, shape (p + 1, L + 1), some cuts have that meet all limits; None when no cuts do."""
+    pp, size = limits[0].sums.shape
+    possible = np.zeros((pp + 1, size), dtype=np.bool_)
+    possible[0, 0] = True
+    for s in range(pp):
+        possible[s + 1] = _ends(s, possible[s], limits)
+    possible[pp, :-1] = False
+    mirrored, limits = possible[:, ::-1], tuple(limit.backwards() for limit in limits)
+    for s in range(pp - 1, -1, -1):
+        mirrored[s] &= _ends(s, mirrored[s + 1], limits)
+    return possible if possible[0, 0] else None
+
+
+def _ends(stage: int, starts: Bools, limits: tuple[_Limit, ...]) -> Bools:
+    """Return the boundaries (L + 1,) at which a stage of at least one layer from one of `starts` may end."""
+    ends = np.zeros_like(starts)
+    first = int(starts.argmax())
+    if starts[first]:
+        last = np.maximum.accumulate(starts * np.arange(len(starts)))[first:-1]
+        later = ends[first + 1 :]
+        later[:] = True
+        for limit in limits:
+            sums = limit.sums[stage]
+            later &= sums[first + 1 :] - sums[last] <= limit.room[stage]
+    return ends
 
 
 def sum_layers(pipeline: Pipeline, per_unit: Floats) -> Floats:

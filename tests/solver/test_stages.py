@@ -11,6 +11,8 @@ from costmodels.batch import Batch
 from costmodels.estimate import evaluate
 from solver.pipelines import pipelines
 from solver.stages import best_cuts, least_memory
+from tests.solver.mixed import EARLIER_STAGES_HAVE_TIME, LATER_STAGES_HAVE_ROOM, make_case
+from tests.solver.mixed import cases as mixed_cases
 from tests.solver.problems import make_cluster, make_model, make_problem
 
 
@@ -81,6 +83,31 @@ def test_the_cuts_are_the_best_of_all_cuts(case):
     assert evaluation.fits[index]
     assert evaluation.step_seconds[index] == pytest.approx(solution.step_seconds, rel=1e-12)
     assert evaluation.peak_memory_bytes[index] == pytest.approx(solution.peak_memory_bytes, rel=1e-12)
+
+
+@given(case=mixed_cases(), slack=st.sampled_from([0.0, 0.01, 0.3, inf]))
+@settings(deadline=None, max_examples=80)
+def test_the_cuts_of_unlike_layers_are_the_best_of_all_cuts(case, slack):
+    check_best(case, slack)
+
+
+@pytest.mark.parametrize("given", [LATER_STAGES_HAVE_ROOM, EARLIER_STAGES_HAVE_TIME], ids=["room", "time"])
+@pytest.mark.parametrize("slack", [0.0, inf])
+def test_the_best_cuts_are_found_that_taking_as_much_as_fits_leaves_out(given, slack):
+    check_best(make_case(**given), slack)
+
+
+def check_best(case, slack):
+    """`slack` is by how much the cutoff is above the best time."""
+    least = np.where(case.fits, case.seconds, inf).min()
+    found = best_cuts(case.pipeline, cutoff=float(least * (1 + slack)), stop=lambda: False)
+    if not case.fits.any():
+        assert found.best is None
+        assert found.bound_seconds == inf
+        return
+    assert found.best.step_seconds == pytest.approx(least, rel=1e-8)
+    assert found.bound_seconds >= least * (1 - 1e-8)
+    assert case.has(found.best.cuts)
 
 
 @given(case=cases())
