@@ -1,7 +1,7 @@
 """Bytes per element by precision and by optimizer: the two tables that memory and traffic are counted from.
 
-Weights at rest are the fp32 masters in every precision: FSDP casts them when it gathers. Gradients are
-reduced and kept in fp32.
+Weights at rest are the fp32 masters in every precision where the stack does not say otherwise: FSDP casts them when it
+gathers.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from autoplan.spec import OptimizerKind, Problem, Stack
 
 MASTER_BYTES = 4
-GRADIENT_BYTES = 4
 LOGIT_LOSS_BYTES = 4
 """The loss is computed in fp32 whatever the precision."""
 

@@ -18,7 +18,7 @@ from costmodels.measured import LayerRatios, resolve_layer_ratios
 from costmodels.parameters import Parameters, count_parameters
 from costmodels.pipeline import V_PLACED
 from costmodels.placement import Placement, place
-from costmodels.precision import GRADIENT_BYTES, PRECISIONS, traffic_bytes
+from costmodels.precision import PRECISIONS, traffic_bytes
 from costmodels.pricing import Rates, price_data, price_pass
 from costmodels.work import UnitWork, count_work
 
@@ -264,11 +264,15 @@ def reduces_every_batch(problem: Problem, batch: Batch) -> Bools:
 
 
 def _count_step(problem: Problem, batch: Batch, hardware: Hardware, parameters: Parameters) -> StepWork:
-    """Count the bytes of adding a micro-batch's gradients up, where they stay unsharded, and of the step."""
-    size = PRECISIONS[problem.workload.precision].compute_bytes
-    adds = ~reduces_every_batch(problem, batch) & (num_microbatches(problem, batch) > 1)
-    moved = np.where(adds[:, None], (size + 2 * GRADIENT_BYTES) * parameters.local, 0.0)
-    traffic = traffic_bytes(problem.stack, problem.workload.optimizer, size) * parameters.sharded
+    """Count the bytes of adding a micro-batch's gradients up, where they stay unsharded, and of the step.
+
+    Added up apart, a gradient is read, and the sum read and written; a product that does it has no gradient to write.
+    """
+    stack, size = problem.stack, PRECISIONS[problem.workload.precision].compute_bytes
+    several = ~reduces_every_batch(problem, batch) & (num_microbatches(problem, batch) > 1)
+    added = 2 * stack.gradient_bytes + (-size if stack.fused_accumulation else size)
+    moved = np.where(several[:, None], added * parameters.local, 0.0)
+    traffic = traffic_bytes(stack, problem.workload.optimizer, size) * parameters.sharded
     return StepWork(
         accumulation=moved / hardware.memory_bytes_per_second,
         optimizer=traffic / hardware.optimizer_bytes_per_second,

@@ -28,8 +28,8 @@ class Stack:
     ranks get all sums.
 
     Bytes per parameter: of the weights that compute reads at rest (`weight_bytes`), of a separate fp32 master
-    (`master_bytes`, 0 when there is none), of accumulated gradients (`gradient_bytes`), of both moments
-    (`moment_bytes`); `reduce_bytes` is what a gradient has on the wire, `clip_bytes` what clipping by the global norm
+    (`master_bytes`, 0 when there is none), of accumulated gradients (`gradient_bytes`; with
+    `fused_accumulation` the product that computes a gradient adds it up), of both moments (`moment_bytes`); `reduce_bytes` is what a gradient has on the wire, `clip_bytes` what clipping by the global norm
     reads and writes. `data_parallel` says who shards: ddp keeps buckets for the whole model, fsdp and fsdp2 gather
     unit by unit.
 
@@ -59,6 +59,7 @@ class Stack:
     weight_bytes: Literal[0, 2, 4] = 0
     master_bytes: Literal[0, 4] = 4
     gradient_bytes: Literal[2, 4] = 4
+    fused_accumulation: bool = False
     moment_bytes: Literal[2, 4, 8] = 8
     reduce_bytes: Literal[2, 4] = 4
     clip_bytes: NonNegative = 12

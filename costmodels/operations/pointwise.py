@@ -69,12 +69,13 @@ def residual(sizes: Sizes, name: str, *, bias: bool) -> Operation:
 def rotary(sizes: Sizes, width: Any) -> Operation:
     """Return rotary positions over `width` elements a token.
 
-    Eager ones work in fp32: cast up, four half-width products, two sums, a concatenation, cast down, the same back.
+    Eager ones work in fp32: cast up, one product of complex numbers, cast down, and the same back.
     """
     element = sizes.element
     casts = 0 if element == FP32 else 2 * (element + FP32)
-    per_element = casts + FP32 * (4 + 3 + 2) if sizes.stack.pointwise == "eager" else 2 * element
-    kernels = 10.0 if sizes.stack.pointwise == "eager" else 1.0
+    eager = sizes.stack.pointwise == "eager"
+    per_element = casts + 2 * FP32 if eager else 2 * element
+    kernels = 4.0 if eager else 1.0
     moved = sizes.tokens * width * per_element
     return Operation(
         name="rotary",

@@ -119,11 +119,14 @@ def test_full_recompute_repeats_the_forward_s_collectives():
     assert full.communication_forward == pytest.approx(none.communication_forward)
 
 
-def test_gradients_that_add_up_cost_a_pass_over_them():
-    many, resolved = seconds(on_cpu(), dp_replicate=8)
-    single, _ = seconds(on_cpu(global_batch=8), dp_replicate=8)
+@pytest.mark.parametrize(("size", "fused", "moved"), [(4, False, 2 + 8), (2, False, 2 + 4), (4, True, 8 - 2)])
+def test_gradients_that_add_up_cost_a_pass_over_them(size, fused, moved):
+    """Read, and the sum read and written; a product that adds up reads and writes the sum instead of writing."""
+    stack = replace(AUTOPLAN, gradient_bytes=size, fused_accumulation=fused)
+    many, resolved = seconds(on_cpu(stack=stack), dp_replicate=8)
+    single, _ = seconds(on_cpu(global_batch=8, stack=stack), dp_replicate=8)
     rate = resolved.hardware.memory_bytes_per_second * resolved.rates.memory
-    added = (2 + 8) * resolved.parameters.local / rate
+    added = moved * resolved.parameters.local / rate
     assert many.backward - single.backward == pytest.approx(added)
     assert many.weight - single.weight == pytest.approx(added), "they need nothing but the weights' gradients"
 

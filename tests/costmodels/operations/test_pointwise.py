@@ -62,9 +62,9 @@ def test_a_residual_sum_with_bias_and_dropout(stack, bias, forward, backward, ke
 
 
 def test_rotary_positions_in_fp32_or_in_one_kernel():
-    """Up and down casts 6 + 6, then 4·(4 + 3 + 2) bytes an element; in one kernel read and written."""
-    assert rotary(sizes_for(llama_like()), 24).forward_bytes == TOKENS * 24 * 48
-    assert rotary(sizes_for(llama_like(), precision="fp32"), 24).forward_bytes == TOKENS * 24 * 36
+    """Up and down casts 6 + 6, and a product of 4 + 4 bytes an element; in one kernel read and written."""
+    assert rotary(sizes_for(llama_like()), 24).forward_bytes == TOKENS * 24 * 20
+    assert rotary(sizes_for(llama_like(), precision="fp32"), 24).forward_bytes == TOKENS * 24 * 8
     fused = rotary(sizes_for(llama_like(), stack=FUSED), 24)
     assert fused.forward_bytes == fused.backward_bytes == TOKENS * 24 * 4
     assert (fused.forward_kernels, fused.saved) == (2, 0)
