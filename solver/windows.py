@@ -126,11 +126,13 @@ def _possible(limits: tuple[_Limit, ...]) -> Bools | None:
     possible[0, 0] = True
     for s in range(pp):
         possible[s + 1] = _ends(s, possible[s], limits)
+    if not possible[pp, -1]:
+        return None
     possible[pp, :-1] = False
     mirrored, limits = possible[:, ::-1], tuple(limit.backwards() for limit in limits)
     for s in range(pp - 1, -1, -1):
         mirrored[s] &= _ends(s, mirrored[s + 1], limits)
-    return possible if possible[0, 0] else None
+    return possible
 
 
 def _ends(stage: int, starts: Bools, limits: tuple[_Limit, ...]) -> Bools:
