@@ -13,9 +13,9 @@ own time, (p − 1)(T_F + T_B − 2·T_W).
 
 Orders made for the very times at hand would have the anomalies of list scheduling (R. L. Graham, SIAM J. Appl. Math.
 17, 1969): stages that were 1 % faster took up to 5.5 % longer. The time of an order only falls with those of its
-jobs, and so does the least of a set of orders that does not depend on them. Nor do these lose anything: on stages that
-differ by up to 30 % the best is 0.3 % shorter on average than an order made for them (at most 4 % longer, where m = p).
-The paper's own scheduler takes one time for all stages, too, their median.
+jobs, and so does the least of a set of orders that does not depend on them. Nor do these lose much: on 3,500 random
+pipelines whose stages differ by up to 30 % the best was 0.1 % shorter on average than an order made for them, from 10 %
+shorter to 4 % longer. The median of all stages is what the paper's own scheduler takes for each of them, too.
 """
 
 from dataclasses import dataclass, field
