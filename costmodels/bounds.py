@@ -14,7 +14,7 @@ For m > p these p inequalities have non-negative weights under which every T_s g
 that makespan ≥ (m+p−1)/p·W whatever the cuts. For m ≤ p only: makespan ≥ Σ_{i<s} T_i + m·T_s for every s,
 which is least when all p are equal: W/(1 − (1 − 1/m)^p). In both schedules the last stage gives
 W + (m−1)·T_head, and any stage at least m times its largest unit. Of every other schedule only is used that a rank
-works at least m·W/p, and m times its largest unit.
+works at least m·W/p, and m times its largest unit, both without what pairs of passes hide.
 
 Memory: for any weights λ_s ≥ 0 with Σ λ_s = 1 the peak is at least Σ_s λ_s·bytes_s ≥ Σ_u count_u·min_s λ_s·bytes_us;
 λ_s is taken inversely to what the whole model would hold with the in-flight count of stage s.
@@ -24,6 +24,7 @@ import numpy as np
 
 from autoplan.spec import ModelSpec
 from costmodels.batch import Batch, Floats, Ints
+from costmodels.pipeline import OVERLAPPED
 from costmodels.stage_costs import StageCosts
 
 ROUNDING = 1 - 1e-9
@@ -39,7 +40,8 @@ def count_model(model: ModelSpec) -> Floats:
 def bound_seconds(model: ModelSpec, batch: Batch, costs: StageCosts) -> Floats:
     """Return a lower bound (n,) on the step time."""
     counts = count_model(model)
-    turn = costs.forward_seconds + costs.backward_seconds
+    paired = np.isin(batch.schedule, sorted(OVERLAPPED))[:, None]
+    turn = costs.forward_seconds + costs.backward_seconds - costs.hidden_seconds * paired
     p, m, per_stage = batch.pp, costs.num_microbatches, turn[:, costs.stage]
     blocked = 2 * (p - 1) * costs.send_seconds
     work = turn[:, :-1] @ counts + batch.chunks * per_stage + np.where(costs.send_blocks, blocked, 0.0)

@@ -179,6 +179,7 @@ def _costs_of_all(problem: Problem, batch: Batch, flights: tuple[Ints, Ints]) ->
         forward_seconds=seconds.all_forward,
         backward_seconds=seconds.all_backward,
         weight_seconds=seconds.weight,
+        hidden_seconds=seconds.hidden_forward + seconds.hidden_backward,
         reduce_seconds=seconds.reduce,
         optimizer_seconds=seconds.optimizer,
         static_bytes=costs.static_bytes,

@@ -53,12 +53,16 @@ class Rates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassSeconds:
-    """Seconds (n, u) of one pass: compute, and the communication of each axis that shows."""
+    """Seconds (n, u) of one pass: compute, and the communication of each axis that shows.
+
+    `expert_alone` is the communication of experts whether it shows or not.
+    """
 
     compute: Floats
     tensor: Floats
     context: Floats
     expert: Floats
+    expert_alone: Floats
 
     @property
     def communication(self) -> Floats:
@@ -97,7 +101,25 @@ def price_pass(work: PassWork, rates: Rates) -> PassSeconds:
     shown = tensor + expert + context
     compute = _with_host(device, host)
     added = np.divide(_with_host(device + shown, host) - compute, shown, out=np.zeros_like(shown), where=shown > 0)
-    return PassSeconds(compute=compute, tensor=tensor * added, context=context * added, expert=expert * added)
+    return PassSeconds(
+        compute=compute,
+        tensor=tensor * added,
+        context=context * added,
+        expert=expert * added,
+        expert_alone=work.expert.seconds(rates.links),
+    )
+
+
+def hidden_in_pair(*, shown: Floats, alone: Floats, room: Floats, rates: Rates) -> Floats:
+    """Return how much of what shows of a pass's communication (n, u) hides beside the compute `room` of another pass.
+
+    DualPipe runs the all-to-all of one micro-batch's experts beside the compute of another one's opposite pass
+    (DeepSeek-V3, arXiv 2412.19437 section 3.2.1). All `alone` seconds of it can hide there, so that no room counts
+    twice where a part hides in its own pass already.
+    """
+    if not shown.any():
+        return shown
+    return np.maximum(shown - _beside(room, alone, 1.0, rates), 0.0)
 
 
 def _with_host(device: Floats, host: Floats) -> Floats:

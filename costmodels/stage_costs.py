@@ -28,14 +28,16 @@ class StageCosts:
     """Costs of n configurations by unit; arrays have shape (n, u) with u = num_blocks + 3 unless said otherwise.
 
     `backward_seconds` includes recompute and weight gradients, `weight_seconds` are the latter alone; all passes
-    include the communication that shows. `send_seconds` (n,) is one activation or gradient to the neighbouring chunk;
-    where `send_blocks` (n,) is true the sender computes nothing meanwhile. What is in flight depends on few things: its
+    include the communication that shows; `hidden_seconds` are the part of it that would not show in pairs of passes,
+    where a schedule has these. `send_seconds` (n,) is one activation or gradient to the neighbouring chunk; where
+    `send_blocks` (n,) is true the sender computes nothing meanwhile. What is in flight depends on few things: its
     distinct rows are `flights` (g, max_chunks), and configuration i has row ``flight[i]``.
     """
 
     forward_seconds: Floats
     backward_seconds: Floats
     weight_seconds: Floats
+    hidden_seconds: Floats
     reduce_seconds: Floats
     optimizer_seconds: Floats
     static_bytes: Floats
@@ -82,6 +84,7 @@ PER_CONFIGURATION = (
     "forward_seconds",
     "backward_seconds",
     "weight_seconds",
+    "hidden_seconds",
     "reduce_seconds",
     "optimizer_seconds",
     "static_bytes",

@@ -10,9 +10,18 @@ from typing import Any
 import numpy as np
 
 from autoplan.spec import Problem
+from costmodels.arrays import take_rows
 from costmodels.batch import Batch, Bools, Floats, Ints
 from costmodels.hardware import Hardware
-from costmodels.pipeline import Event, bound_makespan, finish_seconds, simulate, start_seconds
+from costmodels.pipeline import (
+    OVERLAPPED,
+    Event,
+    bound_makespan,
+    finish_seconds,
+    paired_forwards,
+    simulate,
+    start_seconds,
+)
 from costmodels.stage_costs import count_rank_units, sum_chunks, sum_units, sum_units_each
 from costmodels.unit_seconds import UnitSeconds
 
@@ -24,6 +33,28 @@ afterwards, so that a rank's step is its own time, from its first job to its las
 def sends_block(problem: Problem, hardware: Hardware) -> bool:
     """Return whether a rank computes nothing while it sends to the next stage."""
     return hardware.kind == "cpu" or not problem.stack.overlap_pipeline
+
+
+def pair_savings(batch: Batch, seconds: UnitSeconds, counts: Floats) -> Floats:
+    """Return how much less than both passes alone a pair takes, (n, max_chunks) by the forward's chunk.
+
+    The other half of a pair is the backward of its rank's other chunk, as far from the last as this one is from the
+    first. The experts' communication of each half hides as far as it does beside a pass of its own chunk, and no longer
+    than the other chunk computes: the forward's beside input gradients, the backward's beside the forward and weight
+    gradients. So no pair takes less than its forward alone or its input gradient alone.
+    """
+    if not np.isin(batch.schedule, sorted(OVERLAPPED)).any():
+        return np.zeros(counts.shape[:2])
+    input_seconds = seconds.backward + seconds.recompute - seconds.weight
+    sums = sum_units_each(
+        counts, seconds.hidden_forward, seconds.forward, seconds.hidden_backward, input_seconds, seconds.weight
+    )
+    chunk = np.arange(counts.shape[1])
+    other = np.maximum(batch.chunks[:, None] - 1 - chunk, 0)
+    hidden_forward, forward = sums[:2]
+    hidden_backward, inputs, weight = (np.take_along_axis(each, other, axis=1) for each in sums[2:])
+    saved: Floats = np.minimum(hidden_forward, inputs) + np.minimum(hidden_backward, forward + weight)
+    return saved
 
 
 def finish_ranks(
@@ -50,6 +81,7 @@ def finish_ranks(
         weight=weight,
         send_seconds=seconds.send,
         send_blocks=send_blocks,
+        saved=pair_savings(batch, seconds, counts),
     )
     searched = np.isin(batch.schedule, SEARCHED)
     if not searched.any():
@@ -96,6 +128,7 @@ def bound_finish(
         weight=weight,
         send_seconds=seconds.send,
         send_blocks=send_blocks,
+        saved=pair_savings(batch, seconds, counts),
     )
     work = sum_chunks(batch, forward + backward).max(axis=1)
     searched = np.isin(batch.schedule, SEARCHED)
@@ -106,7 +139,8 @@ def simulate_events(
     batch: Batch, seconds: UnitSeconds, counts: Floats, i: int, *, num_microbatches: Ints, send_blocks: Bools
 ) -> tuple[Event, ...]:
     """Return the events of configuration i's step."""
-    one = counts[i : i + 1]
+    row = np.array([i])
+    alone, one = batch.take(row), counts[i : i + 1]
     chunks = int(batch.chunks[i])
 
     def of_chunks(units: Floats) -> Floats:
@@ -124,6 +158,7 @@ def simulate_events(
         send_seconds=float(seconds.send[i]),
         send_blocks=bool(send_blocks[i]),
         reduce=of_chunks(seconds.reduce),
+        saved=pair_savings(alone, take_rows(seconds, row), one)[0, :chunks],
     )[1]
 
 
@@ -139,9 +174,9 @@ def step_terms(
 ) -> dict[str, Floats]:
     """Split the step over what is responsible: the busiest rank's own work, and what it waits for; each (n,).
 
-    What is left of the makespan beyond the busiest rank's work is the time of the sends on the way down and up the
-    pipeline, as far as it goes, and the bubble. `finish` has shape (n, max_pp) or (n, 1); `step_seconds` and the
-    share `jitter` are numbers or (n,).
+    What pairs hide of the experts' communication is no part of their term. What is left of the makespan beyond the
+    busiest rank's work is the time of the sends on the way down and up the pipeline, as far as it goes, and the bubble.
+    `finish` has shape (n, max_pp) or (n, 1); `step_seconds` and the share `jitter` are numbers or (n,).
     """
     turn, reduce, optimizer = (
         sum_chunks(batch, chunks)
@@ -149,7 +184,11 @@ def step_terms(
             counts, seconds.all_forward + seconds.all_backward, seconds.reduce, seconds.optimizer
         )
     )
-    busiest, rows, m = turn.argmax(axis=1), np.arange(len(batch)), num_microbatches
+    rows, m = np.arange(len(batch)), num_microbatches
+    pairs = paired_forwards(batch.schedule, batch.pp, m, counts.shape[1])
+    hidden = sum_chunks(batch, pairs * pair_savings(batch, seconds, counts))
+    working = m[:, None] * turn - hidden
+    busiest = working.argmax(axis=1)
     units = count_rank_units(batch, counts, busiest)
 
     def own(*parts: Floats) -> Floats:
@@ -157,7 +196,7 @@ def step_terms(
         return work
 
     makespan = finish.max(axis=1)
-    waiting = np.maximum(makespan - m * turn[rows, busiest], 0.0)
+    waiting = np.maximum(makespan - working[rows, busiest], 0.0)
     send = np.minimum(waiting, 2 * (batch.chunks - 1) * seconds.send)
     reduced = (finish + reduce).max(axis=1)
     terms = {
@@ -165,7 +204,7 @@ def step_terms(
         "recompute": own(seconds.recompute),
         "tensor_parallel": own(seconds.tensor),
         "context_parallel": own(seconds.context),
-        "expert_parallel": own(seconds.expert),
+        "expert_parallel": own(seconds.expert) - hidden[rows, busiest],
         "pipeline_bubble": waiting - send,
         "pipeline_send": send,
         "data_parallel": own(seconds.data_forward, seconds.data_backward) + (reduced - makespan),

@@ -19,7 +19,7 @@ from costmodels.parameters import Parameters, count_parameters
 from costmodels.pipeline import V_PLACED
 from costmodels.placement import Placement, place
 from costmodels.precision import PRECISIONS, traffic_bytes
-from costmodels.pricing import Rates, price_data, price_pass
+from costmodels.pricing import Rates, hidden_in_pair, price_data, price_pass
 from costmodels.work import UnitWork, count_work
 
 
@@ -95,6 +95,8 @@ class UnitPasses:
     expert: Floats
     communication_forward: Floats
     communication_backward: Floats
+    hidden_forward: Floats
+    hidden_backward: Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +106,9 @@ class UnitSeconds:
     `backward` includes the weight gradients, of which `weight` is the part. `tensor`, `context` and `expert` are what
     the axis adds to forward and backward together, with what recompute repeats; `data_forward` and `data_backward`
     what data parallelism adds to every micro-batch, and `reduce` what it adds to the step.
-    `communication_forward` is the part of tensor, context and expert that the forward has. `send` has shape (n,).
+    `communication_forward` is the part of tensor, context and expert that the forward has. `hidden_forward` and
+    `hidden_backward` are what of `expert` does not show where a forward and a backward of two micro-batches run as a
+    pair. `send` has shape (n,).
     """
 
     forward: Floats
@@ -115,6 +119,8 @@ class UnitSeconds:
     context: Floats
     expert: Floats
     communication_forward: Floats
+    hidden_forward: Floats
+    hidden_backward: Floats
     data_forward: Floats
     data_backward: Floats
     reduce: Floats
@@ -198,19 +204,34 @@ def unit_seconds(resolved: Resolved) -> UnitSeconds:
 def price_passes(
     units: UnitWork, rates: Rates, *, of_forward: Floats | float = 1.0, of_backward: Floats | float = 1.0
 ) -> UnitPasses:
-    """Return the seconds of the passes; rates are scalars or (n, 1), `of_…` measured over counted compute (n, u)."""
+    """Return the seconds of the passes; rates are scalars or (n, 1), `of_…` measured over counted compute (n, u).
+
+    In a pair the forward's experts exchange tokens beside the backward's input gradient, and the backward's beside the
+    forward and the weight gradient, which nothing waits for.
+    """
     forward, backward = price_pass(units.forward, rates), price_pass(units.backward, rates)
     weight, again = price_pass(units.weight, rates), price_pass(units.again, rates)
+    forward_compute, repeated = forward.compute * of_forward, again.compute * of_forward
+    input_compute, weight_compute = backward.compute * of_backward, weight.compute * of_backward
     return UnitPasses(
-        forward=forward.compute * of_forward,
-        backward=backward.compute * of_backward,
-        weight=weight.compute * of_backward,
-        recompute=again.compute * of_forward,
+        forward=forward_compute,
+        backward=input_compute,
+        weight=weight_compute,
+        recompute=repeated,
         tensor=forward.tensor + backward.tensor + again.tensor,
         context=forward.context + backward.context + again.context,
         expert=forward.expert + backward.expert + again.expert,
         communication_forward=forward.communication,
         communication_backward=backward.communication + again.communication,
+        hidden_forward=hidden_in_pair(
+            shown=forward.expert, alone=forward.expert_alone, room=input_compute + repeated, rates=rates
+        ),
+        hidden_backward=hidden_in_pair(
+            shown=backward.expert + again.expert,
+            alone=backward.expert_alone + again.expert_alone,
+            room=forward_compute + weight_compute,
+            rates=rates,
+        ),
     )
 
 
@@ -249,6 +270,8 @@ def _join(
         context=passes.context,
         expert=passes.expert,
         communication_forward=passes.communication_forward,
+        hidden_forward=passes.hidden_forward,
+        hidden_backward=passes.hidden_backward,
         data_forward=shared.forward,
         data_backward=shared.backward,
         reduce=shared.step,

@@ -85,6 +85,16 @@ def families(num_layers=8):
     }
 
 
+def dear_experts():
+    """Experts whose tokens take about as long over the network as through the layers."""
+    cluster = make_cluster(make_group(8, 1, inter=(1e-5, 20e9)))
+    dense = llama_like(num_layers=16, hidden_size=512, num_heads=8, num_kv_heads=8, head_dim=64, width=1024)
+    experts = moe_like(num_experts=8, width=1024).blocks[0].feed_forward
+    model = replace(dense, blocks=(replace(dense.blocks[0], feed_forward=experts),))
+    stack = replace(AUTOPLAN, host_seconds=0.0)
+    return make_problem(model, cluster=cluster, seq_len=1024, global_batch=64, stack=stack)
+
+
 def make_batch(problem, *configurations, cuts=None):
     chunks = np.array([c.pp * c.virtual_stages for c in configurations])
     return Batch.of(configurations, even_cuts(problem.model.num_layers, chunks) if cuts is None else np.array(cuts))

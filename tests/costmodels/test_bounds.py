@@ -9,6 +9,7 @@ from costmodels.estimate import estimate, evaluate, lower_bounds
 from tests.costmodels.problems import (
     EXACT,
     SCHEDULES,
+    dear_experts,
     families,
     make_batch,
     make_cluster,
@@ -51,6 +52,14 @@ def test_no_cuts_beat_the_bounds(stack, name):
     assert (needed <= result.peak_memory_bytes).all()
     assert (seconds > 0).all()
     assert (needed > 0).all()
+
+
+def test_no_cuts_beat_the_bounds_where_pairs_hide_communication():
+    problem = dear_experts()
+    configurations = random_configurations(problem, 40, schedules=("dualpipe-v", "zb-v"))
+    batch = make_batch(problem, *configurations, cuts=random_cuts(problem, configurations))
+    seconds, _ = lower_bounds(problem, batch)
+    assert (seconds <= evaluate(problem, batch).step_seconds).all()
 
 
 @pytest.mark.parametrize("name", ["llama", "moe", "tied"])

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from autoplan.spec.profile import Contention
 from costmodels.communication import DataWork
 from costmodels.link_work import LinkRates, LinkWork
-from costmodels.pricing import Rates, price_data, price_pass
+from costmodels.pricing import Rates, hidden_in_pair, price_data, price_pass
 from costmodels.work import PassWork
 
 FREE = Contention(compute_slowdown=1.0, communication_slowdown=1.0)
@@ -108,6 +108,25 @@ def test_kernels_side_by_side_slow_each_other():
     assert price_pass(work, make_rates(hidden_tensor=1.0, contention=mild)).tensor[0, 0] == pytest.approx(0.3)
     bad = Contention(compute_slowdown=3.0, communication_slowdown=3.0)
     assert price_pass(work, make_rates(hidden_tensor=1.0, contention=bad)).tensor[0, 0] == pytest.approx(1.0)
+
+
+def hidden(shown, alone, room, **rates):
+    arrays = {name: np.full((1, 1), value) for name, value in (("shown", shown), ("alone", alone), ("room", room))}
+    return float(hidden_in_pair(**arrays, rates=make_rates(**rates))[0, 0])
+
+
+def test_a_pair_hides_what_the_other_pass_has_room_for():
+    assert hidden(2.0, 2.0, 5.0) == pytest.approx(2.0)
+    assert hidden(2.0, 2.0, 0.5) == pytest.approx(0.5)
+    slow = Contention(compute_slowdown=1.2, communication_slowdown=1.3)
+    assert hidden(2.0, 2.0, 5.0, contention=slow) == pytest.approx(2.0 - 2.6 * (1 - 1 / 1.2))
+    assert hidden(2.0, 2.0, 5.0, contention=Contention(compute_slowdown=2.0, communication_slowdown=2.0)) == 0.0
+
+
+def test_what_hides_in_its_own_pass_needs_room_in_a_pair_too():
+    assert hidden(0.5, 2.0, 2.0) == pytest.approx(0.5)
+    assert hidden(0.5, 2.0, 1.7) == pytest.approx(0.2)
+    assert hidden(0.5, 2.0, 1.0) == 0.0
 
 
 def test_links_inside_and_between_nodes_work_at_the_same_time():

@@ -9,10 +9,19 @@ from costmodels.estimate import evaluate, stage_costs
 from costmodels.evaluation import rank_memory
 from costmodels.pipeline import simulate
 from costmodels.stage_costs import count_units, ranks_of_chunks, sum_units
-from costmodels.step_terms import SEARCHED, bound_finish, finish_ranks, step_terms, step_total
+from costmodels.step_terms import (
+    SEARCHED,
+    bound_finish,
+    finish_ranks,
+    pair_savings,
+    simulate_events,
+    step_terms,
+    step_total,
+)
 from costmodels.unit_seconds import resolve, unit_seconds
 from tests.costmodels.problems import (
     SCHEDULES,
+    dear_experts,
     families,
     make_batch,
     make_cluster,
@@ -179,6 +188,52 @@ def test_no_schedule_ends_before_its_bound(name):
     bound = bound_finish(batch, seconds, counts, **pipeline)
     assert bound.shape == (len(batch), 1)
     assert (bound[:, 0] <= finish * (1 + 1e-9)).all()
+
+
+def test_no_pair_takes_less_than_either_pass_alone():
+    problem = dear_experts()
+    _, batch = pipelines(problem, 40, schedules=("dualpipe-v",))
+    seconds, counts, _ = priced(problem, batch)
+    saved = pair_savings(batch, seconds, counts)
+    forward, backward, weight = (
+        sum_units(counts, units) for units in (seconds.all_forward, seconds.all_backward, seconds.weight)
+    )
+    for i, chunks in enumerate(batch.chunks.tolist()):
+        f, b, w, less = (values[i, :chunks] for values in (forward, backward, weight, saved))
+        assert (less <= b[::-1] * (1 + 1e-12)).all()
+        assert (less <= (f + w[::-1]) * (1 + 1e-12)).all()
+    assert (saved > 0).any()
+
+
+def test_pairs_last_as_long_in_the_timeline_as_in_the_step():
+    problem = dear_experts()
+    configurations, batch = pipelines(problem, 12, schedules=("dualpipe-v",))
+    seconds, counts, pipeline = priced(problem, batch)
+    finish = finish_ranks(batch, seconds, counts, **pipeline)
+    bound = bound_finish(batch, seconds, counts, **pipeline)
+    assert (pair_savings(batch, seconds, counts) > 0).any()
+    assert (bound[:, 0] <= finish.max(axis=1) * (1 + 1e-9)).all()
+    for i in range(len(configurations)):
+        events = simulate_events(batch, seconds, counts, i, **pipeline)
+        ends = max(event.start_seconds + event.duration_seconds for event in events)
+        assert finish[i].max() == pytest.approx(ends)
+
+
+def test_dualpipe_hides_what_experts_exchange_in_the_steady_phase():
+    """The other V schedule shows all of it; more micro-batches leave less of it to the ends."""
+    problem = dear_experts()
+    shares = []
+    for micro_batch in (4, 1):
+        both = [
+            Configuration(pp=2, dp_replicate=4, ep=4, schedule=s, virtual_stages=2, micro_batch=micro_batch)
+            for s in ("zb-v", "dualpipe-v")
+        ]
+        terms = evaluate(problem, make_batch(problem, *both)).terms
+        shown = terms["expert_parallel"]
+        assert shown[1] < shown[0]
+        shares.append(shown[1] / shown[0])
+    assert shares[1] < shares[0]
+    assert shares[1] < 0.5
 
 
 def test_zero_bubble_wastes_less_than_1f1b():

@@ -7,7 +7,7 @@ from autoplan.spec import AUTOPLAN
 from autoplan.spec.profile import Contention
 from costmodels.coefficients import Coefficients
 from costmodels.precision import traffic_bytes
-from costmodels.unit_seconds import resolve, unit_seconds
+from costmodels.unit_seconds import price_passes, resolve, unit_seconds
 from tests.costmodels.problems import (
     families,
     make_batch,
@@ -22,8 +22,20 @@ from tests.tiny_models import llama_like
 
 HAS_WEIGHTS = np.array([1, 1, 1, 0])
 MODEL = llama_like(num_layers=8, hidden_size=512, num_heads=8, num_kv_heads=8, head_dim=64, width=1024)
+NO_HOST = replace(AUTOPLAN, host_seconds=0.0)
+WHOLE = replace(AUTOPLAN, stops_early=False)
 NAMES = ("forward", "backward", "weight", "recompute", "tensor", "context", "expert", "communication_forward")
-NAMES += ("data_forward", "data_backward", "reduce", "optimizer", "send", "all_forward", "all_backward")
+NAMES += (
+    "hidden_forward",
+    "hidden_backward",
+    "data_forward",
+    "data_backward",
+    "reduce",
+    "optimizer",
+    "send",
+    "all_forward",
+    "all_backward",
+)
 
 
 def seconds(problem, **configuration):
@@ -102,7 +114,7 @@ def test_communication_that_the_software_does_not_overlap_shows_whole():
 
 
 def test_recompute_full_redoes_the_forward_of_layers_only():
-    problem = make_problem(seq_len=2048)
+    problem = make_problem(seq_len=2048, stack=WHOLE)
     full, _ = seconds(problem, dp_replicate=8, recompute="full")
     selective, _ = seconds(problem, dp_replicate=8, recompute="selective")
     none, _ = seconds(problem, dp_replicate=8)
@@ -113,7 +125,7 @@ def test_recompute_full_redoes_the_forward_of_layers_only():
 
 
 def test_full_recompute_repeats_the_forward_s_collectives():
-    problem = make_problem(MODEL)
+    problem = make_problem(MODEL, stack=replace(WHOLE, host_seconds=0.0))
     none, full = (seconds(problem, tp=8, recompute=mode)[0] for mode in ("none", "full"))
     assert full.tensor[0, 0] - none.tensor[0, 0] == pytest.approx(none.communication_forward[0, 0])
     assert full.communication_forward == pytest.approx(none.communication_forward)
@@ -192,6 +204,22 @@ def test_each_axis_has_its_own_term(axis, configuration):
     found, _ = seconds(make_problem(families()["moe"]), **configuration)
     for name in ("tensor", "context", "expert"):
         assert (getattr(found, name)[0, 0] > 0) == (name == axis), name
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_pairs_hide_experts_communication_and_no_more(overlap):
+    """The forward's two exchanges, and the backward's two with the two that full recompute repeats."""
+    cluster = make_cluster(make_group(1, 8, intra=(1e-9, 100e9)))
+    problem = make_problem(families()["moe"], cluster=cluster, stack=replace(NO_HOST, overlap_expert=overlap))
+    dense, _ = seconds(problem, dp_replicate=8)
+    found, resolved = seconds(problem, dp_replicate=8, ep=4, recompute="full")
+    assert np.all(dense.hidden_forward + dense.hidden_backward == 0)
+    assert (found.hidden_forward[0, 0] > 0) & (found.hidden_backward[0, 0] > 0)
+    assert np.all(found.hidden_forward <= found.communication_forward)
+    assert np.all(found.hidden_forward + found.hidden_backward <= found.expert)
+    instant = replace(resolved.rates, contention=Contention(compute_slowdown=1.0, communication_slowdown=1.0))
+    whole = price_passes(resolved.units, instant)
+    assert whole.hidden_forward[0, 0] == pytest.approx(whole.communication_forward[0, 0])
 
 
 def test_configurations_of_one_rank_communicate_nothing():
