@@ -34,8 +34,6 @@ def find_assumptions(problem: Problem, resolved: Resolved) -> tuple[str, ...]:
         said.append("a sliding window is a dense mask: attention computes all pairs")
     if problem.workload.optimizer == "muon":
         said.append("muon: Newton-Schulz iterations take no time, and every tensor has one fp32 moment")
-    if "fp8" in problem.workload.precision:
-        said.append("fp8: casts and scales take no time; activations are kept in 16 bits")
     return tuple(said)
 
 

@@ -38,7 +38,6 @@ PRIORS = {
     "inter": 0.20,
     "latency": 0.20,
     "host": 0.30,
-    "power": 0.50,
     "contention": 0.15,
     "hidden_data": 0.20,
     "hidden_tensor": 0.40,

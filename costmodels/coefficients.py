@@ -19,10 +19,6 @@ from costmodels.pricing import Rates
 from costmodels.spread import Spread
 
 FILE_NAME = "coefficients.json"
-FULL_CLOCK = 1.28
-"""Watts for each TFLOP/s of the 16-bit peak of an A100, which keeps its clock; devices with less power for what they
-could compute lower it when products last."""
-
 COMMUNICATION_SLOWDOWN = 1.3
 """Communication takes longer while compute runs beside it; measured per machine by a profile."""
 
@@ -33,11 +29,11 @@ class Coefficients:
 
     `products`, `low_products` (8 and 4 bits), `grouped_products` and `low_grouped_products` (experts), `attention`,
     `memory`, `optimizer`, `intra` (NVLink) and `inter` (network) are shares of nominal rates; `latency` and `host`
-    factors on nominal seconds; `power` is the exponent by which rates fall with the watts that a device has for its
-    peak; `contention` is κ of two kernels side by side; `hidden_data`, `hidden_tensor`, `hidden_context` and
-    `hidden_expert` are the shares of communication that can hide where the stack overlaps it; `step_seconds` are spent
-    once a step; `jitter` is the share of the step lost for each doubling of the nodes. `architectures` has factors by
-    coefficient and architecture (``products.hopper``), `spread` says how far estimates made with all of this are off.
+    factors on nominal seconds; `contention` is κ of two kernels side by side; `hidden_data`, `hidden_tensor`,
+    `hidden_context` and `hidden_expert` are the shares of communication that can hide where the stack overlaps it;
+    `step_seconds` are spent once a step; `jitter` is the share of the step lost for each doubling of the nodes.
+    `architectures` has factors by coefficient and architecture (``products.hopper``), `spread` says how far estimates
+    made with all of this are off.
     """
 
     products: Positive = 0.9
@@ -51,7 +47,6 @@ class Coefficients:
     inter: Positive = 0.8
     latency: Positive = 1.0
     host: Positive = 1.0
-    power: NonNegativeFloat = 0.35
     contention: Positive = 1.15
     hidden_data: Positive = 0.9
     hidden_tensor: Positive = 0.5
@@ -91,15 +86,13 @@ def resolve_rates(problem: Problem, hardware: Hardware, coefficients: Coefficien
     def of(name: str) -> float:
         return coefficients.of(name, hardware.architecture)
 
-    clock = (hardware.watts_per_teraflops or FULL_CLOCK) / FULL_CLOCK
-    sustained = min(clock, 1.0) ** coefficients.power
     kappa = Contention(compute_slowdown=coefficients.contention, communication_slowdown=COMMUNICATION_SLOWDOWN)
     return Rates(
-        products=of("products") * sustained,
+        products=of("products"),
         low_products=of("low_products"),
-        grouped_products=of("grouped_products") * sustained,
+        grouped_products=of("grouped_products"),
         low_grouped_products=of("low_grouped_products"),
-        attention=of("attention") * sustained,
+        attention=of("attention"),
         memory=of("memory"),
         optimizer=of("optimizer"),
         host_seconds=0.0 if stack.cuda_graph else stack.host_seconds * coefficients.host,

@@ -14,6 +14,11 @@ from costmodels.precision import PRECISIONS
 
 MATMUL_EFFICIENCY = {"cuda": 0.75, "cpu": 0.7}
 """Share of the dense peak of the best products, of devices whose preset does not know it."""
+FULL_CLOCK = 1.28
+"""Watts for each TFLOP/s of the 16-bit peak of an A100, which keeps its clock; devices with less power for what they
+could compute lower it when 16-bit products last."""
+CLOCK_OF_POWER = 1 / 3
+"""Power goes with the clock and the square of a voltage that goes with it."""
 OVERLAP_ON_CUDA = Contention(compute_slowdown=1.3, communication_slowdown=1.3)
 """Two kernels side by side take (κ−1) of the shorter one longer; κ = 1.3 is assumed until a profile measured it."""
 OVERLAP_ON_CPU = Contention(compute_slowdown=2.0, communication_slowdown=2.0)
@@ -22,7 +27,11 @@ OVERLAP_ON_CPU = Contention(compute_slowdown=2.0, communication_slowdown=2.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hardware:
-    """The weakest device and links; rates in FLOP/s and bytes/s, whole-cluster figures for power and price."""
+    """The weakest device and links; rates in FLOP/s and bytes/s, whole-cluster figures for power and price.
+
+    `matmul_flops` is the rate of the best 16-bit (32-bit) products that last, `low_matmul_flops` that of 8- or 4-bit
+    ones, `peak_flops` the data sheet's.
+    """
 
     kind: str
     architecture: str | None
@@ -32,7 +41,6 @@ class Hardware:
     matmul_flops: float
     low_matmul_flops: float
     peak_flops: float
-    watts_per_teraflops: float | None
     memory_bytes_per_second: float
     optimizer_bytes_per_second: float
     memory_limit_bytes: int
@@ -67,10 +75,9 @@ def resolve_hardware(problem: Problem) -> Hardware:
         num_devices=problem.cluster.num_devices,
         num_nodes=problem.cluster.num_nodes,
         devices_per_node=gcd(*(group.devices_per_node for group in groups)),
-        matmul_flops=min(_best(device, activations.rates) for device in devices),
+        matmul_flops=min(_lasting(device, activations.rates, measured=profile is not None) for device in devices),
         low_matmul_flops=min(_best(device, precision.rates) for device in devices),
         peak_flops=min(_peak(device, activations.rates) for device in devices),
-        watts_per_teraflops=_power(devices, activations.rates),
         memory_bytes_per_second=bandwidth,
         optimizer_bytes_per_second=optimizer or bandwidth,
         memory_limit_bytes=min(device.memory_bytes for device in devices),
@@ -115,10 +122,14 @@ def _best(device: Device, rates: tuple[str, ...]) -> float:
     return device.peak_flops[name] * device.matmul_efficiency.get(name, MATMUL_EFFICIENCY[device.kind])
 
 
-def _power(devices: list[Device], rates: tuple[str, ...]) -> float | None:
-    """Return the least power that a device has for a TFLOP/s of its peak; None when it is not known of all."""
-    ratios = [device.power_watts / _peak(device, rates) * 1e12 for device in devices if device.power_watts]
-    return min(ratios) if len(ratios) == len(devices) else None
+def _lasting(device: Device, rates: tuple[str, ...], *, measured: bool) -> float:
+    """Return the rate of the best products at the clock that the device's power sustains; measured ones last."""
+    best = _best(device, rates)
+    if measured or device.kind == "cpu" or device.power_watts is None:
+        return best
+    power = device.power_watts / _peak(device, rates) * 1e12 / FULL_CLOCK
+    lasting: float = best * min(power, 1.0) ** CLOCK_OF_POWER
+    return lasting
 
 
 def _mfu_peak(device: Device) -> float:

@@ -72,16 +72,19 @@ class RooflineMatmul:
     def _filled(self, m: Any, k: Any, n: Any, count: Any) -> Any:
         """Return the share of the rate: of the tile sizes, the one whose edges and last wave waste least.
 
-        A product with few tiles splits its depth over idle units, at the price of adding the parts up.
+        A product with few tiles splits its depth over idle units, at the price of adding the parts up; of several in
+        one kernel all do, or each does, one after the other.
         """
         best: Any = 0.0
+        several = np.any(np.not_equal(count, 1))
         for rows, columns, share in TILES:
             tiles = np.ceil(m / rows) * np.ceil(n / columns)
             used = 1.0 * m * n / (tiles * rows * columns)
             waves = count * tiles / self.units
             whole = np.where(waves < 1, waves, waves / np.ceil(waves)) * _filling(k)
-            split = np.clip(1 / waves, 1.0, np.maximum(k / SPLIT_DEPTH, 1.0))
-            parts = np.minimum(SPLIT_SHARE * split * waves, 1.0) * _filling(k / split) * (waves < 1)
+            parts = _split(waves, k)
+            if several:
+                parts = np.maximum(parts, _split(tiles / self.units, k))
             best = np.maximum(best, share * used * np.maximum(whole, parts))
         return best
 
@@ -90,6 +93,12 @@ class RooflineMatmul:
         for size in (m, k, n):
             filled = filled * (size / (size + CPU_HALF_RATE_SIZE))
         return filled
+
+
+def _split(waves: Any, depth: Any) -> Any:
+    """Return the share of the rate of less than a wave of tiles whose depth idle units share; 0 of more."""
+    split = np.clip(1 / waves, 1.0, np.maximum(depth / SPLIT_DEPTH, 1.0))
+    return SPLIT_SHARE * np.minimum(split * waves, 1.0) * _filling(depth / split) * (waves < 1)
 
 
 def _filling(depth: Any) -> Any:

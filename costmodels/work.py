@@ -75,8 +75,9 @@ class UnitWork:
 
 _PRODUCTS = ("products", "low_products", "grouped_products", "low_grouped_products")
 _SUMMED = (*_PRODUCTS, "attention", "memory", "kernels", "routed_kernels")
-_PASSES = ("forward", "backward", "weight", "redone", "alternate")
-"""The passes that are counted; of `redone` is all repeated by selective recompute, of `alternate` half."""
+_PASSES = ("forward", "backward", "weight", "whole", "redone", "alternate")
+"""The passes that are counted: `whole` is what full recompute repeats, `redone` what selective does, and `alternate`
+what it does half of."""
 _AT_ONCE = 1 << 14
 """Products, of all configurations, whose seconds are computed at a time."""
 Slot = tuple[int, int]
@@ -251,13 +252,14 @@ def count_work(problem: Problem, batch: Batch, *, hardware: Hardware, matmul: Ma
         tally.add_weight((2, i), unit)
         if i >= len(problem.model.blocks):  # recompute is of layers
             continue
-        tally.add_forward((3, i), [op for op in unit if op.tag in redone])
+        tally.add_forward((3, i), _until_last_saved(unit) if problem.stack.stops_early else unit)
+        tally.add_forward((4, i), [op for op in unit if op.tag in redone])
         if "alternate_products" in redone:
-            tally.add_forward((4, i), [op for op in unit if op.tag == "product" and op.products])
+            tally.add_forward((5, i), [op for op in unit if op.tag == "product" and op.products])
     tally.count_products(matmul)
     tally.count_transfers(links, place(keys, hardware))
-    forward, backward, weight, selective, alternate = (take_rows(tally.work(name), index) for name in _PASSES)
-    again = _again(batch, [forward, selective, alternate], problem)
+    forward, backward, weight, *repeated = (take_rows(tally.work(name), index) for name in _PASSES)
+    again = _again(batch, repeated, problem)
     return UnitWork(forward=forward, backward=backward, weight=weight, again=again)
 
 
@@ -273,6 +275,12 @@ def recomputed_share(problem: Problem, batch: Batch) -> Floats:
     layers = problem.model.num_layers
     share = np.where(batch.recompute_layers > 0, batch.recompute_layers, layers) / layers
     return np.where(batch.recompute == "none", 0.0, share)
+
+
+def _until_last_saved(unit: Sequence[Operation]) -> Sequence[Operation]:
+    """Return the operations up to the last one that leaves something until backward."""
+    needed = [i for i, op in enumerate(unit) if np.any(op.saved)]
+    return unit[: needed[-1] + 1] if needed else []
 
 
 def _again(batch: Batch, passes: Sequence[PassWork], problem: Problem) -> PassWork:

@@ -28,17 +28,18 @@ class Stack:
     ranks get all sums.
 
     Bytes per parameter: of the weights that compute reads at rest (`weight_bytes`), of a separate fp32 master
-    (`master_bytes`, 0 when there is none), of accumulated gradients (`gradient_bytes`; with
-    `fused_accumulation` the product that computes a gradient adds it up), of both moments (`moment_bytes`); `reduce_bytes` is what a gradient has on the wire, `clip_bytes` what clipping by the global norm
-    reads and writes. `data_parallel` says who shards: ddp keeps buckets for the whole model, fsdp and fsdp2 gather
-    unit by unit.
+    (`master_bytes`, 0 when there is none), of accumulated gradients (`gradient_bytes`; with `fused_accumulation` the
+    product that computes a gradient adds it up), of both moments (`moment_bytes`); `reduce_bytes` is what a gradient
+    has on the wire, `clip_bytes` what clipping by the global norm reads and writes. `data_parallel` says who shards:
+    ddp keeps buckets for the whole model, fsdp and fsdp2 gather unit by unit.
 
     An `overlap_` flag says that the axis's communication runs beside compute; `overlap_gather` that of gathering
     weights once a step, which else waits for the optimizer and holds up the forward. `dispatches_by_node` sends a token
     once to every node that has experts of its, not once to every expert. `parallel_loss` splits the loss over the
     vocabulary, otherwise every tensor-parallel rank has all logits; `fused_loss` computes it in one kernel.
     `logit_copies` counts fp32 copies of the logits at the peak. `redone` is what selective recompute repeats
-    (alternate_products: every second matrix product).
+    (alternate_products: every second matrix product); full recompute repeats a layer, or with `stops_early` what comes
+    before the last tensor that its backward needs.
     """
 
     name: Name
@@ -75,8 +76,9 @@ class Stack:
     fused_loss: bool = False
     logit_copies: Literal[0, 1, 2, 3] = 2
     redone: tuple[Redone, ...] = ("norms", "pointwise", "core_attention")
+    stops_early: bool = False
 
 
-AUTOPLAN = Stack(name="autoplan", windowed=False, preallocates=True, clip_bytes=44)
+AUTOPLAN = Stack(name="autoplan", windowed=False, preallocates=True, clip_bytes=44, stops_early=True)
 """Our executor: fp32 masters are the module's own parameters, gathered in the compute type by FSDP2; the norm for
 clipping is taken in fp64 (the gradient read, cast, squared, summed: 4 + 8, 8 + 8, 8; then read and written: 8)."""

@@ -27,7 +27,6 @@ def with_profile(**measured):
 @pytest.mark.parametrize(
     ("words", "problem", "other"),
     [
-        ("fp8", make_problem(precision="fp8"), make_problem()),
         ("muon", make_problem(optimizer="muon"), make_problem()),
         ("beyond the 64 positions", make_problem(llama_like(), seq_len=128), make_problem(llama_like())),
         ("dense mask", make_problem(llama_like(sliding_window=16)), make_problem(llama_like())),

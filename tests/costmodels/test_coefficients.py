@@ -5,7 +5,7 @@ import pytest
 from autoplan.errors import InputError
 from autoplan.spec import AUTOPLAN
 from autoplan.spec.codec import from_json, to_json
-from costmodels.coefficients import FULL_CLOCK, Coefficients, fitted_coefficients, resolve_rates
+from costmodels.coefficients import Coefficients, fitted_coefficients, resolve_rates
 from costmodels.hardware import resolve_hardware
 from costmodels.link_work import LinkRates
 from tests.costmodels.problems import MILD, make_cluster, make_group, make_problem, make_profile
@@ -68,20 +68,6 @@ def test_links_host_and_step_arrive():
     assert found.links == LinkRates(intra=0.5, inter=0.6, latency=2.0)
     assert found.host_seconds == pytest.approx(3 * AUTOPLAN.host_seconds)
     assert (found.step_seconds, found.jitter) == (0.1, 0.05)
-
-
-def test_products_slow_down_where_power_is_short():
-    """A device with half of an A100's watts for its peak keeps 2^-power of the rate of its products, and no more."""
-    peak = 300e12
-    full = FULL_CLOCK * peak / 1e12
-    for exponent in (0.0, 0.35, 1.0):
-        coefficients = Coefficients(power=exponent)
-        plenty, short = (rates(coefficients, power_watts=watts) for watts in (2 * full, full / 2))
-        assert plenty.products == coefficients.products
-        assert short.products == pytest.approx(coefficients.products * 0.5**exponent)
-        assert short.grouped_products == pytest.approx(coefficients.grouped_products * 0.5**exponent)
-        assert short.memory == coefficients.memory
-    assert rates(Coefficients()).products == Coefficients().products, "unknown power is enough"
 
 
 def test_only_what_the_software_overlaps_hides():

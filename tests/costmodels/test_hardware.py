@@ -5,7 +5,7 @@ import pytest
 from autoplan.spec import Link
 from autoplan.spec.profile import Contention
 from costmodels.energy import device_power
-from costmodels.hardware import MATMUL_EFFICIENCY, OVERLAP_ON_CPU, resolve_hardware
+from costmodels.hardware import FULL_CLOCK, MATMUL_EFFICIENCY, OVERLAP_ON_CPU, resolve_hardware
 from tests.costmodels.problems import GIB, make_cluster, make_group, make_problem, make_profile
 
 
@@ -104,12 +104,28 @@ def test_the_share_of_the_peak_is_the_device_s_own_where_it_is_known():
     assert resolve_hardware(make_problem(cluster=cpu)).matmul_flops == pytest.approx(expected)
 
 
-def test_power_for_the_peak_is_the_least_and_unknown_when_one_device_does_not_say():
-    rich, poor = (make_group(1, 4, slug=slug, power_watts=watts) for slug, watts in (("a", 600.0), ("b", 300.0)))
-    found = resolve_hardware(make_problem(cluster=make_cluster(rich, poor)))
-    assert found.watts_per_teraflops == pytest.approx(300 / 300)
-    unknown = resolve_hardware(make_problem(cluster=make_cluster(rich, make_group(1, 4, slug="c"))))
-    assert unknown.watts_per_teraflops is None
+def test_products_slow_down_where_power_is_short():
+    """A device with an eighth of an A100's watts for its peak keeps half of the clock of lasting 16-bit products."""
+    full = FULL_CLOCK * 300
+
+    def found(**changes):
+        profiled = changes.pop("profiled", False)
+        cluster = make_cluster(make_group(**{"peak_flops": {"bf16": 300e12, "fp8": 600e12}} | changes))
+        profile = make_profile(cluster) if profiled else None
+        return resolve_hardware(make_problem(cluster=cluster, precision="fp8", profile=profile))
+
+    plenty, short = found(power_watts=2 * full), found(power_watts=full / 8)
+    assert plenty.matmul_flops == found().matmul_flops, "unknown power is enough"
+    assert short.matmul_flops == pytest.approx(plenty.matmul_flops / 2)
+    assert short.low_matmul_flops == plenty.low_matmul_flops
+    assert short.peak_flops == plenty.peak_flops
+    assert found(power_watts=full / 8, profiled=True).matmul_flops == plenty.matmul_flops, "what was measured lasts"
+
+
+def test_the_weakest_device_sets_the_rate_whatever_it_is_weak_by():
+    rich, poor = (make_group(1, 4, slug=slug, power_watts=watts) for slug, watts in (("a", 600.0), ("b", 48.0)))
+    mixed = resolve_hardware(make_problem(cluster=make_cluster(rich, poor)))
+    assert mixed.matmul_flops == pytest.approx(300e12 * MATMUL_EFFICIENCY["cuda"] / 2)
 
 
 def test_the_architecture_is_that_of_the_slowest_device_wherever_it_is():

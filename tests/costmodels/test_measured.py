@@ -1,7 +1,9 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from autoplan.spec import Configuration
+from autoplan.spec import AUTOPLAN, Configuration
 from costmodels.coefficients import Coefficients
 from costmodels.unit_seconds import resolve, unit_seconds
 from tests.costmodels.problems import make_batch, make_cluster, make_group, make_layer, make_problem, make_profile, one
@@ -16,8 +18,8 @@ def profiled(layers, *, model=None, cluster=ONE_NODE, **workload):
     )
 
 
-def priced(layers, **configuration):
-    problem = profiled(layers, global_batch=8)
+def priced(layers, *, stack=AUTOPLAN, **configuration):
+    problem = profiled(layers, global_batch=8, stack=stack)
     resolved = resolve(problem, one(problem, **configuration), Coefficients())
     return unit_seconds(resolved), resolved.ratios
 
@@ -47,9 +49,11 @@ def test_a_measured_size_gives_back_its_measurement(kind):
 
 def test_recompute_and_weight_gradients_follow_the_measurement():
     layer = make_layer(llama_like(), micro_batch=2, forward=50e-3, backward=90e-3)
-    found, _ = priced([layer], micro_batch=2, recompute="full")
+    found, _ = priced([layer], stack=replace(AUTOPLAN, stops_early=False), micro_batch=2, recompute="full")
     twice, _ = priced([make_layer(llama_like(), micro_batch=2, forward=100e-3, backward=180e-3)], micro_batch=2)
     assert found.recompute[0, 0] == pytest.approx(50e-3)
+    early, _ = priced([layer], micro_batch=2, recompute="full")
+    assert 25e-3 < early.recompute[0, 0] < 50e-3
     assert twice.weight[0, 0] > 1.9 * found.weight[0, 0]
 
 

@@ -189,7 +189,7 @@ def test_experts_are_grouped_products():
 
 
 def test_recompute_repeats_nothing_all_or_what_the_software_redoes():
-    problem = tiny(stack=UNFUSED)
+    problem = tiny(stack=replace(UNFUSED, stops_early=False))
     none, selective, full = (count(problem, recompute=mode) for mode in ("none", "selective", "full"))
     assert all((array == 0).all() for array in flat(none.again).values())
     for name in ARRAYS:
@@ -250,8 +250,20 @@ def test_recompute_of_some_layers_repeats_their_share(layers, share):
     assert recomputed_share(problem, one(problem, recompute_layers=layers)).tolist() == [0.0]
 
 
+def test_full_recompute_may_stop_before_the_last_product():
+    """Nothing needs what the projection down puts out: neither it nor what follows is done again."""
+    cluster = make_cluster(make_group(1, 2))
+    work = count(tiny(cluster=cluster), tp=2, recompute="full")
+    down = 2 * 64 * 24 / 2 * 16
+    assert work.forward.products[0, LAYER] - work.again.products[0, LAYER] == pytest.approx(down)
+    assert work.forward.kernels[0, LAYER] - work.again.kernels[0, LAYER] == 1 + LAUNCHES_OF_COLLECTIVE + 1
+    kept = count(tiny(cluster=cluster, stack=replace(AUTOPLAN, dropout=True)), tp=2, recompute="full")
+    assert kept.again.products[0, LAYER] == kept.forward.products[0, LAYER], "the last mask is needed"
+
+
 def test_full_recompute_repeats_the_collectives_of_the_forward():
-    work = count(tiny(cluster=make_cluster(make_group(2, 4))), tp=4, recompute="full")
+    whole = replace(AUTOPLAN, stops_early=False)
+    work = count(tiny(cluster=make_cluster(make_group(2, 4)), stack=whole), tp=4, recompute="full")
     repeated, forward = work.again.tensor, work.forward.tensor
     assert forward.intra_seconds[0, LAYER] > 0
     assert repeated.intra_seconds[0, LAYER] == forward.intra_seconds[0, LAYER]
