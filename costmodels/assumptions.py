@@ -3,7 +3,7 @@
 from autoplan.spec import Attention, Problem
 from costmodels.calibrated import hash_coefficients
 from costmodels.matmul import MeasuredMatmul
-from costmodels.unit_seconds import Resolved
+from costmodels.resolved import Resolved
 
 NOT_MODELLED = (
     "data loading, checkpoints, telemetry and jitter between ranks",

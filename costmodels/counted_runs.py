@@ -18,9 +18,10 @@ from costmodels.coefficients import Coefficients, resolve_rates
 from costmodels.cuts import with_usual_cuts
 from costmodels.hardware import Hardware
 from costmodels.pricing import Rates
+from costmodels.resolved import CountedWork, Resolved, resolve
 from costmodels.stage_costs import count_units
 from costmodels.step_terms import bound_finish, finish_ranks, sends_block, step_terms, step_total
-from costmodels.unit_seconds import CountedWork, Resolved, price_units, resolve
+from costmodels.unit_seconds import price_units
 
 ENDS = 3  # embedding, head and stage, the last columns of every array of units
 

@@ -7,7 +7,8 @@ import numpy as np
 from autoplan.spec import ModelSpec, Problem
 from costmodels.batch import Batch, Cuts, Floats, Ints, even_cuts
 from costmodels.coefficients import Coefficients
-from costmodels.unit_seconds import resolve, unit_seconds
+from costmodels.resolved import resolve
+from costmodels.unit_seconds import unit_seconds
 
 
 def with_usual_cuts(problem: Problem, batch: Batch, coefficients: Coefficients) -> Batch:

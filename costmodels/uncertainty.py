@@ -18,7 +18,7 @@ from costmodels.batch import Batch
 from costmodels.coefficients import Coefficients
 from costmodels.counted_runs import counted_batch
 from costmodels.matmul import MeasuredMatmul
-from costmodels.unit_seconds import Resolved
+from costmodels.resolved import Resolved
 
 BETWEEN_SIZES = 0.1
 """Relative error of interpolated seconds beyond the spread of the measurements."""

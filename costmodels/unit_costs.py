@@ -12,7 +12,8 @@ from costmodels.coefficients import Coefficients
 from costmodels.distinct import distinct
 from costmodels.memory import HeldBytes, held_bytes
 from costmodels.pipeline import SPLIT, V_PLACED
-from costmodels.unit_seconds import Resolved, UnitSeconds, resolve, unit_seconds
+from costmodels.resolved import Resolved, resolve
+from costmodels.unit_seconds import UnitSeconds, unit_seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

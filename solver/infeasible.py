@@ -82,7 +82,7 @@ def _nothing_valid(problem: Problem, options: SearchOptions) -> str:
     plain = plainest(problem, options)
     messages = min((broken(problem, plain.configuration(i), kind="valid") for i in range(len(plain))), key=len)
     if messages:
-        return f"no valid configuration{_within(options)}: the nearest breaks " + "; ".join(messages)
+        return f"no valid configuration{_within(options)}: in the nearest one, " + "; ".join(messages)
     blocked = broken(problem, plain.configuration(0), kind="runnable") if options.runnable_only else ()
     if blocked:
         return f"no valid configuration{_within(options)}: " + "; ".join(blocked)

@@ -5,7 +5,8 @@ import pytest
 
 from autoplan.spec import AUTOPLAN, Configuration
 from costmodels.coefficients import Coefficients
-from costmodels.unit_seconds import resolve, unit_seconds
+from costmodels.resolved import resolve
+from costmodels.unit_seconds import unit_seconds
 from tests.costmodels.problems import make_batch, make_cluster, make_group, make_layer, make_problem, make_profile, one
 from tests.tiny_models import gpt2_like, llama_like
 

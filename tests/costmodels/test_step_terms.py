@@ -8,6 +8,7 @@ from costmodels.coefficients import Coefficients
 from costmodels.estimate import evaluate, stage_costs
 from costmodels.evaluation import rank_memory
 from costmodels.pipeline import simulate
+from costmodels.resolved import resolve
 from costmodels.stage_costs import count_units, ranks_of_chunks, sum_units
 from costmodels.step_terms import (
     SEARCHED,
@@ -18,7 +19,7 @@ from costmodels.step_terms import (
     step_terms,
     step_total,
 )
-from costmodels.unit_seconds import resolve, unit_seconds
+from costmodels.unit_seconds import unit_seconds
 from tests.costmodels.problems import (
     SCHEDULES,
     dear_experts,

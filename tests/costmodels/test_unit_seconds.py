@@ -7,7 +7,8 @@ from autoplan.spec import AUTOPLAN
 from autoplan.spec.profile import Contention
 from costmodels.coefficients import Coefficients
 from costmodels.precision import traffic_bytes
-from costmodels.unit_seconds import price_passes, resolve, unit_seconds
+from costmodels.resolved import resolve
+from costmodels.unit_seconds import price_passes, unit_seconds
 from tests.costmodels.problems import (
     families,
     make_batch,
