@@ -147,7 +147,7 @@ def adapt(
 def _fit_steps(
     runs: CountedRuns, seconds: Floats, coefficients: Coefficients, names: Sequence[str], deviations: Floats
 ) -> Floats:
-    """Return the likeliest steps (k,) along the directions, given normal priors and errors."""
+    """Return the likeliest steps (k,) along the directions, given normal priors, and errors with some outliers."""
     from scipy.optimize import least_squares  # planning does without it
 
     residual = coefficients.spread.residual
@@ -158,7 +158,9 @@ def _fit_steps(
         predicted = runs.step_seconds(along(coefficients, names, steps), simulated=False) * ratio
         return np.concatenate([np.log(predicted / seconds) / residual, steps / deviations])
 
-    found = least_squares(errors, np.zeros(len(names)), diff_step=1e-3, x_scale=deviations, max_nfev=20)
+    found = least_squares(
+        errors, np.zeros(len(names)), loss="soft_l1", diff_step=1e-3, x_scale=deviations, max_nfev=20
+    )
     steps: Floats = found.x
     return steps
 

@@ -60,6 +60,17 @@ def test_what_is_behind_a_few_rows_is_found_for_the_others(runs):
     assert after.mean() < 0.04
 
 
+def test_one_run_that_is_off_does_not_spoil_the_others(runs):
+    """Of three runs as predicted, one took twice as long: least squares would slow the others by a fourth."""
+    scale = Coefficients(spread=Spread(between={"scale": 0.5}, residual=0.02, quantile=1.5, learned_quantile=2.0))
+    seconds = runs.step_seconds(scale)
+    _, rows = adapt(runs, seconds, ALL, scale, 3)
+    seconds[rows[0]] *= 2
+    adapted, _ = adapt(runs, seconds, ALL, scale, 3)
+    others = np.setdiff1d(np.arange(6), rows)
+    assert (runs.step_seconds(adapted.coefficients) / seconds)[others] == pytest.approx(1, abs=0.05)
+
+
 def test_at_most_six_directions_are_fitted(runs):
     adapted, _ = adapt(runs, runs.step_seconds(COEFFICIENTS) * 1.2, ALL, COEFFICIENTS, 3)
     before, after = np.square(list(BETWEEN.values())), adapted.covariance.diagonal()
