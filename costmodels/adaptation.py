@@ -158,9 +158,7 @@ def _fit_steps(
         predicted = runs.step_seconds(along(coefficients, names, steps), simulated=False) * ratio
         return np.concatenate([np.log(predicted / seconds) / residual, steps / deviations])
 
-    found = least_squares(
-        errors, np.zeros(len(names)), loss="soft_l1", diff_step=1e-3, x_scale=deviations, max_nfev=20
-    )
+    found = least_squares(errors, np.zeros(len(names)), loss="soft_l1", diff_step=1e-3, x_scale=deviations, max_nfev=20)
     steps: Floats = found.x
     return steps
 

@@ -1,6 +1,7 @@
 """What an estimate takes for granted, and what it leaves out, in sentences for people."""
 
 from autoplan.spec import Attention, Problem
+from costmodels.batch import Batch
 from costmodels.calibrated import hash_coefficients
 from costmodels.matmul import MeasuredMatmul
 from costmodels.resolved import Resolved
@@ -14,8 +15,8 @@ NOT_MODELLED = (
 )
 
 
-def find_assumptions(problem: Problem, resolved: Resolved) -> tuple[str, ...]:
-    """Return what the estimate assumes."""
+def find_assumptions(problem: Problem, batch: Batch, resolved: Resolved) -> tuple[str, ...]:
+    """Return what the estimate of a batch of one assumes."""
     hardware, ratios = resolved.hardware, resolved.ratios
     said, own = list(hardware.assumptions), hash_coefficients(problem)
     if own is not None:
@@ -34,7 +35,17 @@ def find_assumptions(problem: Problem, resolved: Resolved) -> tuple[str, ...]:
         said.append("a sliding window is a dense mask: attention computes all pairs")
     if problem.workload.optimizer == "muon":
         said.append("muon: Newton-Schulz iterations take no time, and every tensor has one fp32 moment")
+    if batch.recompute[0] == "selective" and not _repeats_anything(resolved):
+        repeated = " and ".join(problem.stack.redone) or "nothing"
+        said.append(
+            f"selective recompute of {problem.stack.name} repeats {repeated}, of which these layers keep nothing"
+        )
     return tuple(said)
+
+
+def _repeats_anything(resolved: Resolved) -> bool:
+    again = resolved.units.again
+    return bool((again.kernels + again.routed_kernels).any())
 
 
 def _has_window(problem: Problem) -> bool:

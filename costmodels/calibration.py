@@ -1,6 +1,6 @@
 """Fits the coefficients to measured step times: few, bounded, and held near what is known of the hardware.
 
-What is minimized over x, the logs of the coefficients over their defaults, is
+What is minimized over x, the logs of the coefficients over the expected ones (their defaults), is
 
     Σ_i ρ((w_i·r_i / σ)²) + Σ_g Σ_{i∈g} ρ((w·(r_i − mean r_g) / σ)²) + Σ_k ρ((x_k / s_k)²)
 
@@ -11,7 +11,7 @@ nothing but the points.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -49,7 +49,7 @@ PRIORS = {
     "memory.hopper": 0.10,
     "memory.blackwell": 0.10,
 }
-"""Standard deviations of the logs of what is fitted around the defaults; a coefficient that is not here keeps its."""
+"""Standard deviations of the logs of what is fitted around what is expected; a coefficient that is not here stays."""
 SHARES = frozenset(PRIORS) & {
     "products",
     "low_products",
@@ -78,11 +78,15 @@ DIGITS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredRuns:
-    """n points that can be modelled and have a measured time, counted; `seconds` (n,) are what was measured."""
+    """n points that can be modelled and have a measured time, counted; `seconds` (n,) are what was measured.
+
+    `expected` is what is known of the coefficients without them.
+    """
 
     points: tuple[Point, ...]
     counted: CountedRuns
     seconds: Floats
+    expected: Coefficients = field(default_factory=Coefficients)
 
     @property
     def sources(self) -> Strings:
@@ -101,6 +105,7 @@ class MeasuredRuns:
             points=tuple(self.points[i] for i in rows),
             counted=self.counted.take(rows),
             seconds=self.seconds[rows],
+            expected=self.expected,
         )
 
     def level_weights(self) -> Floats:
@@ -121,8 +126,10 @@ class MeasuredRuns:
         return [rows for rows in groups.values() if len(rows) >= SMALLEST_RANKED]
 
 
-def count_measured(points: Sequence[Point], *, where: str) -> MeasuredRuns:
+def count_measured(points: Sequence[Point], *, where: str, expected: Coefficients | None = None) -> MeasuredRuns:
     """Count the points that say something about the time of a step; what they leave open is settled at the defaults.
+
+    `expected` are the coefficients that the points are to correct, the defaults when None.
 
     Raises DataError, which names `where` the points are from, unless two sources have times that can be trusted:
     each is predicted from the others.
@@ -137,14 +144,15 @@ def count_measured(points: Sequence[Point], *, where: str) -> MeasuredRuns:
         points=settled.points,
         counted=settled.runs,
         seconds=np.array([point.step_seconds for point in settled.points], dtype=np.float64),
+        expected=expected or Coefficients(),
     )
 
 
 def fit_coefficients(
     measured: MeasuredRuns, *, start: Coefficients | None = None, rounds: int = ROUNDS
 ) -> Coefficients:
-    """Return the coefficients fitted to the runs; the search begins at `start`, priors are about the defaults."""
-    default = Coefficients()
+    """Return the coefficients fitted to the runs; the search begins at `start`, priors are about what is expected."""
+    default = measured.expected
     x = np.zeros(len(PRIORS)) if start is None else _logs(start) - _logs(default)
     for _ in range(rounds):
         x = _fit(measured, default, x)

@@ -101,7 +101,7 @@ def estimate(
         energy_joules=_energy_joules(hardware.cluster_power, breakdown),
         cost=None if price is None else float(step_cost(price, step_seconds=step, num_devices=1)),
         sources=sources,
-        assumptions=(*find_assumptions(problem, costs.resolved), bounds.said),
+        assumptions=(*find_assumptions(problem, batch, costs.resolved), bounds.said),
         not_modelled=NOT_MODELLED,
     )
 

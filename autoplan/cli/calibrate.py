@@ -50,7 +50,8 @@ def command(
     read, old = read_points(points), fitted_coefficients()
     say(f"{len(read)} runs read from {points or 'the table in the package'}")
     with working("counting"):
-        measured = count_measured(read, where=str(points or "points_fit.csv"))
+        expected = old if points else None  # what the package knows stays where other points say nothing
+        measured = count_measured(read, where=str(points or "points_fit.csv"), expected=expected)
     with working("fitting"):
         fitted = fit_coefficients(measured)
     with working("keeping one source aside after the other"):

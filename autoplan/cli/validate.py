@@ -78,6 +78,9 @@ def _remarks(report: "Report") -> list[str]:
     lines = [f"skipped {count}: {reason} ({first[reason]})" for reason, count in reasons.most_common(MOST_REASONS)]
     if len(reasons) > MOST_REASONS:
         lines.append(f"and {len(reasons) - MOST_REASONS} other reasons: see --out")
+    learned = sum(row.role == "calibration" for row in report.table)
+    if learned:
+        lines.append(f"learned from {learned} runs, which are not scored")
     if not report.summary.scored:
         lines.append("no row is left to score")
     return lines

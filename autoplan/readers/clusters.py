@@ -20,6 +20,8 @@ from autoplan.spec.codec import from_jsonable, to_jsonable
 SCHEMA = "autoplan.cluster/1"
 _GROUP = re.compile(r"(?P<device>[^:+\s]+):(?P<nodes>\d{1,9})x(?P<per_node>\d{1,9})", re.ASCII)
 _FROM_PRESET = ("devices_per_node", "intra_node", "inter_node")
+LARGEST_HOST = 16
+"""Devices of one host: what NVLink joins more of is a rack of hosts."""
 
 
 def cluster_presets() -> tuple[str, ...]:
@@ -109,6 +111,12 @@ def _parse_group(part: str, *, text: str, where: str) -> NodeGroup:
         notice(
             f"{part!r} has {per_node} devices a node, {slug} comes in nodes of up to {preset.devices_per_node}; "
             f"they are planned as if NVLink joined them all (nodes are written first: NODESxPER_NODE)",
+            where=where,
+        )
+    if num_nodes > 1 and per_node < preset.devices_per_node and preset.devices_per_node > LARGEST_HOST:
+        notice(
+            f"{part!r} joins the {per_node} devices of a node by NVLink and nodes by the network; {slug} has up to "
+            f"{preset.devices_per_node} devices in one NVLink domain, which is written as one node",
             where=where,
         )
     return build_group(slug, num_nodes=num_nodes, devices_per_node=per_node, where=where)

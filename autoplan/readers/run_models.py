@@ -2,6 +2,7 @@
 
 from itertools import cycle, islice
 
+from autoplan.readers.known_models import with_known_layers
 from autoplan.readers.table import Row
 from autoplan.spec import Attention, Block, LatentAttention, Mamba2, Mlp, ModelSpec, Moe, Norm, Rope
 from autoplan.spec.model import MOST_MTP, FeedForward, Mixer
@@ -35,14 +36,21 @@ def read_arch(row: Row) -> str:
         return arch
     if num_experts:
         return "moe"
-    return "gpt" if row.flag("gated_mlp") is False else "llama"
+    return "gpt" if row.flag("gated_mlp") is False or _is_plain(row) else "llama"
+
+
+def _is_plain(row: Row) -> bool:
+    """Return whether a feed-forward that a row does not tell of has GPT's width, which gated ones have not."""
+    width = row.count("ffn_hidden")
+    return row.flag("gated_mlp") is None and not _grouped(row) and width is not None and width == 4 * _hidden(row)
 
 
 def read_model(row: Row, assumptions: list[str]) -> ModelSpec:
     """Return the model of a row; raises CannotModel for unknown sizes, ModelError for contradictory ones.
 
     `gpt` rows are GPT-2-like (LayerNorm, learned positions, biases; with grouped keys rotary positions and an untied
-    head, as Nemotron-4), `llama` and `moe` rows Llama-like, `hybrid` rows like Nemotron-H; the table says no more.
+    head, as Nemotron-4), `llama` and `moe` rows Llama-like, `hybrid` rows like Nemotron-H; the table says no more, and
+    what it leaves open of published architectures is theirs (`known_models`).
     Blank cells that are filled in are noted in `assumptions`.
     """
     arch = read_arch(row)
@@ -50,7 +58,7 @@ def read_model(row: Row, assumptions: list[str]) -> ModelSpec:
         assumptions.append(f"arch {arch}")
     blocks, layer_blocks = _read_layers(row, arch, assumptions)
     learned = arch == "gpt" and not _grouped(row)
-    return ModelSpec(
+    model = ModelSpec(
         name=row.text("model_name") or arch,
         family={"gpt": "gpt2", "hybrid": "nemotron_h"}.get(arch, arch),
         vocab_size=_vocab(row, arch, assumptions),
@@ -64,6 +72,7 @@ def read_model(row: Row, assumptions: list[str]) -> ModelSpec:
         layer_blocks=layer_blocks,
         mtp=(layer_blocks[-1],) * _read_mtp(row),
     )
+    return with_known_layers(model, assumptions)
 
 
 def _hidden(row: Row, assumptions: list[str] | None = None) -> int:

@@ -70,8 +70,6 @@ def read_stack(row: Row, framework: Stack, *, recent: bool, assumptions: list[st
         "dropout": framework.dropout or (gpt and megatron),
         "offloaded_layers": (row.count("cpu_offload_layers") or 0) if row.flag("cpu_offload") else 0,
     }
-    if megatron:  # its recipes dispatch so for DeepSeek's models, whose routers bound the nodes of a token
-        changes["dispatches_by_node"] = framework.dispatches_by_node and bool(row.count("kv_lora_rank"))
     fused = row.flag("fused_rmsnorm")
     if fused is not None:
         changes["fused_norms"] = fused

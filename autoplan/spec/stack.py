@@ -35,11 +35,11 @@ class Stack:
 
     An `overlap_` flag says that the axis's communication runs beside compute; `overlap_gather` that of gathering
     weights once a step, which else waits for the optimizer and holds up the forward. `dispatches_by_node` sends a token
-    once to every node that has experts of its, not once to every expert. `parallel_loss` splits the loss over the
-    vocabulary, otherwise every tensor-parallel rank has all logits; `fused_loss` computes it in one kernel.
-    `logit_copies` counts fp32 copies of the logits at the peak. `redone` is what selective recompute repeats
-    (alternate_products: every second matrix product); full recompute repeats a layer, or with `stops_early` what comes
-    before the last tensor that its backward needs.
+    once to every node that has experts of its, not once to every expert, where the router bounds its nodes.
+    `parallel_loss` splits the loss over the vocabulary, otherwise every tensor-parallel rank has all logits;
+    `fused_loss` computes it in one kernel. `logit_copies` counts fp32 copies of the logits at the peak. `redone` is
+    what selective recompute repeats (alternate_products: every second matrix product); full recompute repeats a layer,
+    or with `stops_early` what comes before the last tensor that its backward needs.
     """
 
     name: Name

@@ -99,7 +99,7 @@ def _routes(sizes: Sizes, moe: Moe, rows: Any) -> tuple[Transfer, Transfer, Tran
     """Return the exchange between expert-parallel ranks, and gathering and scattering over those that cut an expert."""
     sent = rows * sizes.hidden * sizes.element
     return (
-        Transfer(axis="ep", op="all_to_all", num_bytes=sent, copies=moe.top_k),
+        Transfer(axis="ep", op="all_to_all", num_bytes=sent, copies=moe.top_k if moe.num_groups > 1 else None),
         Transfer(axis="etp", op="all_gather", num_bytes=sent * sizes.etp),
         Transfer(axis="etp", op="reduce_scatter", num_bytes=sent * sizes.etp),
     )
@@ -132,7 +132,7 @@ def _expert_biases(sizes: Sizes, rows: Any, local: Any) -> Operation:
         forward, backward, launches, undone = 2.0 * element, 2.0 * element, 1.0, 2.0
     else:
         forward, backward = element + 6.0 * FP32 + element, 2.0 * (element + FP32) + 6.0 * FP32
-        launches, undone = 2.0 * local + 2.0, 6.0 * local + 1.0
+        launches, undone = 2.0 * local + 2.0, 6.0 * LAUNCH_IN_LIBRARY * local + 1.0
     return Operation(
         name="experts.bias",
         tag="product",

@@ -50,7 +50,8 @@ class Core:
 class Transfer:
     """One collective over `axis` on a buffer of S = `num_bytes`; 0 bytes is no collective.
 
-    `copies` is how many experts every token goes to, where that is what is sent.
+    `copies` is how many experts every token goes to, where that is what is sent and the router bounds the nodes that
+    these are on.
     """
 
     axis: Axis

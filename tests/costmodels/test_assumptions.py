@@ -59,3 +59,17 @@ def test_what_is_not_modelled_is_always_listed():
     found = estimate(make_problem(), EIGHT)
     assert found.not_modelled == NOT_MODELLED
     assert len(set(found.assumptions)) == len(found.assumptions)
+
+
+def test_selective_recompute_that_repeats_nothing_is_said():
+    stack = replace(AUTOPLAN, name="megatron", redone=("core_attention",))
+    for problem, mode, said in (
+        (make_problem(stack=stack), "selective", True),
+        (make_problem(stack=stack), "none", False),
+        (make_problem(stack=replace(stack, attention="unfused")), "selective", False),
+        (make_problem(), "selective", False),
+    ):
+        found = estimate(problem, Configuration(dp_replicate=8, recompute=mode)).assumptions
+        assert (
+            any("megatron repeats core_attention, of which these layers keep nothing" in text for text in found) == said
+        )

@@ -310,8 +310,10 @@ def test_a_token_goes_to_every_node_once_where_the_software_sends_it_so():
     """Two of four experts over two nodes: 2·(1 − 1/4) = 1.5 nodes a token instead of two copies."""
     cluster = make_cluster(make_group(2, 2))
     once = replace(AUTOPLAN, dispatches_by_node=True)
+    (block,) = moe_like().blocks
+    bounded = replace(moe_like(), blocks=(replace(block, feed_forward=replace(block.feed_forward, num_groups=2)),))
     plain, less = (
-        count(tiny(moe_like(), cluster=cluster, stack=stack), ep=4, dp_replicate=4).forward.expert
+        count(tiny(bounded, cluster=cluster, stack=stack), ep=4, dp_replicate=4).forward.expert
         for stack in (AUTOPLAN, once)
     )
     assert less.inter_seconds[0, LAYER] == pytest.approx(0.75 * plain.inter_seconds[0, LAYER])

@@ -40,8 +40,8 @@ def test_groups_are_joined_in_order():
 
 @pytest.mark.parametrize("slug", [*device_presets(), *device_aliases()])
 def test_every_device_makes_a_cluster(slug):
-    cluster = load_cluster(f"{slug}:2x4")
-    assert cluster.num_devices == 8
+    cluster = load_cluster(f"{slug}:1x4")
+    assert cluster.num_devices == 4
     assert cluster.groups[0].device == device_preset(slug).device
 
 
@@ -90,6 +90,14 @@ def test_a_malformed_shorthand_says_what_and_where(text, message):
 def test_more_devices_than_a_node_has_is_named():
     with pytest.warns(ReaderWarning, match=r"16 devices a node, h100-80g-sxm comes in nodes of up to 8"):
         assert load_cluster("h100-80g-sxm:8x16").num_devices == 128
+
+
+def test_nodes_that_cut_a_rack_s_nvlink_are_named():
+    with pytest.warns(ReaderWarning, match=r"gb200 has up to 72 devices in one NVLink domain, which is written as one"):
+        assert load_cluster("gb200:16x4").num_devices == 64
+    load_cluster("gb200:1x4")
+    load_cluster("gb200:2x72")
+    load_cluster("h100-80g-sxm:2x4")
 
 
 def test_a_whole_cluster_comes_back(tmp_path):

@@ -80,8 +80,9 @@ def test_a_gpt_row_with_grouped_keys_is_like_nemotron():
 
 def test_a_mixture_of_experts():
     model, _ = read(**QWEN3_30B)
-    # Published: 30.5B, 3.3B active; its two norms of each attention head are not in the table.
-    assert num_parameters(model) == 30_532_122_624 - 48 * 2 * 128
+    assert num_parameters(model) == 30_532_122_624  # published: 30.5B, 3.3B active
+    other, _ = read(**{**QWEN3_30B, "n_layers": "47"})
+    assert other.block(0).mixer.qk_norm == "none", "the table alone does not tell of the norms of heads"
     assert num_active_parameters(model) == pytest.approx(3.35e9, rel=0.01)
 
 
@@ -91,8 +92,7 @@ def test_latent_attention_shared_experts_and_leading_dense_layers():
     mixer = model.block(0).mixer
     assert isinstance(mixer, LatentAttention)
     assert (mixer.nope_head_dim, mixer.rope_head_dim, mixer.value_head_dim) == (128, 64, 128)
-    # 671,026,419,200 in the published file, of which one correction an expert and MoE layer is not in the table.
-    assert num_parameters(model) == 671_026_419_200 - 58 * 256
+    assert num_parameters(model) == 671_026_419_200  # in the published file
     assert model.block(3).feed_forward.shared == Mlp(width=2048, gated=True, activation="silu")
 
 
@@ -184,3 +184,13 @@ def test_a_llama_with_experts_is_a_mixture():
     model, assumptions = read(arch="llama", n_experts="8", top_k="2")
     assert (model.family, model.blocks[0].feed_forward.num_experts) == ("moe", 8)
     assert assumptions == ["arch moe"]
+
+
+@pytest.mark.parametrize(
+    ("width", "kv_heads", "family"), [("16384", "", "gpt2"), ("11008", "", "llama"), ("16384", "8", "llama")]
+)
+def test_a_width_of_four_times_the_hidden_one_is_that_of_a_plain_feed_forward(width, kv_heads, family):
+    cells = {"arch": "", "gated_mlp": "", "hidden": "4096", "n_heads": "32", "head_dim": "128"}
+    model, _ = read(**cells, ffn_hidden=width, n_kv_heads=kv_heads)
+    assert model.family == family
+    assert model.blocks[0].feed_forward.gated == (family == "llama")
