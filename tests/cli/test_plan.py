@@ -1,10 +1,14 @@
 import json
+import re
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 
 from autoplan.spec import read_plan
 from tests.commands import run_autoplan, tiny_config
+
+READING = Path(__file__).resolve().parents[2] / "docs" / "reading-a-plan.md"
 
 
 def test_json_is_the_plan_itself(autoplan, asked):
@@ -99,3 +103,15 @@ def test_learning_rate_and_warm_up_are_in_the_plan(autoplan, asked):
     assert (plan["optimizer"]["learning_rate"], plan["optimizer"]["warmup_steps"]) == (0.001, 7)
     usual = autoplan("plan", *asked, "--json").json
     assert usual["optimizer"]["warmup_steps"] != 7
+
+
+def without_figures(text):
+    """The words of each line, whatever the figures, their units and the spaces between columns."""
+    figure = re.compile(r"\d[\d.,]*%?( ?(\b[KMGT]?i?B\b|[KMGT] |[mµu]?s\b|[kM]?J\b))?")
+    return [" ".join(figure.sub("#", line).split()) for line in text.strip().splitlines()]
+
+
+def test_the_documented_summary_is_what_is_printed(autoplan):
+    shown = re.search(r"```text\n(llama-3-8b .*?)```", READING.read_text(), re.DOTALL)
+    asked = "llama-3-8b --cluster h100-80g-sxm:2x8 --global-batch 128 --seq-len 8192"
+    assert without_figures(autoplan("plan", *asked.split()).out) == without_figures(shown[1])
