@@ -15,7 +15,7 @@ def test_an_estimate_of_a_plans_configuration_is_the_plans(autoplan, asked):
 
 
 def test_the_text_has_time_and_memory_by_term(autoplan, asked):
-    text = autoplan("estimate", *asked, *DEGREES).out
+    text = autoplan("estimate", *asked, *DEGREES, "--micro-batch", "16").out
     for word in ("tp 2", "sequence_parallel", "MFU", "recompute", "tensor_parallel", "weights", "total", "peak"):
         assert word in text
 
