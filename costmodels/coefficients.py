@@ -19,6 +19,18 @@ from costmodels.pricing import Rates
 from costmodels.spread import Spread
 
 FILE_NAME = "coefficients.json"
+BY_ARCHITECTURE = (
+    "products",
+    "low_products",
+    "grouped_products",
+    "low_grouped_products",
+    "attention",
+    "memory",
+    "optimizer",
+    "intra",
+    "inter",
+)
+"""The coefficients that may have a factor for an architecture."""
 COMMUNICATION_SLOWDOWN = 1.3
 """Communication takes longer while compute runs beside it; measured per machine by a profile."""
 

@@ -8,11 +8,14 @@ from typing import Any
 from autoplan.errors import CoefficientsError
 from autoplan.readers.documents import near, parse_json, read_text
 from autoplan.spec.codec import from_json
-from costmodels.coefficients import Coefficients
+from costmodels.calibration import SHARES as FITTED_SHARES
+from costmodels.coefficients import BY_ARCHITECTURE, Coefficients
 from costmodels.directions import DIRECTIONS
+from costmodels.matmul import MULTIPROCESSORS
 from costmodels.spread import Spread
 
 PARTS = ("architectures", "spread")
+SHARES = sorted(FITTED_SHARES | {"hidden_context", "hidden_expert"})
 LARGEST, LARGEST_DEVIATION = 1e6, 10.0
 """Beyond these (and below one over the former) no machine is, and seconds would not be finite."""
 
@@ -48,10 +51,11 @@ def _wrong_names(data: Any) -> Iterator[str]:
         unknown = [name for name in between if name not in DIRECTIONS] if isinstance(between, dict) else []
         yield from (f"spread.between: unknown direction {name!r}. {near(name, DIRECTIONS)}" for name in unknown)
     if isinstance(architectures, dict):
-        known = _numbers()
         for name in architectures:
-            if name.partition(".")[0] not in known or not name.partition(".")[2]:
-                yield f"architectures: {name!r} is not COEFFICIENT.ARCHITECTURE, such as products.hopper"
+            coefficient, _, architecture = name.partition(".")
+            if coefficient not in BY_ARCHITECTURE or architecture not in MULTIPROCESSORS:
+                known = f"one of {', '.join(BY_ARCHITECTURE)} and one of {', '.join(MULTIPROCESSORS)}"
+                yield f"architectures: {name!r} is not COEFFICIENT.ARCHITECTURE, such as products.hopper: {known}"
 
 
 def _compare(data: dict[str, Any], known: list[str], *, kind: str) -> Iterator[str]:
@@ -66,6 +70,9 @@ def _numbers() -> list[str]:
 def _wrong_numbers(coefficients: Coefficients) -> Iterator[str]:
     """Yield what no machine has."""
     spread = coefficients.spread
+    for name in SHARES:
+        if getattr(coefficients, name) > 1:
+            yield f"{name}: {getattr(coefficients, name):g} is more than all, 1"
     named = {name: getattr(coefficients, name) for name in _numbers()} | coefficients.architectures
     for name, number in named.items():
         if number and not 1 / LARGEST <= number <= LARGEST:

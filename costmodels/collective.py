@@ -28,6 +28,7 @@ from typing import Any, Literal
 import numpy as np
 
 from costmodels.batch import Bools, Floats, Ints
+from costmodels.link_work import NOMINAL, LinkRates
 
 CollectiveOp = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv"]
 
@@ -273,14 +274,15 @@ class Envelope:
     inter: Floats
 
     @classmethod
-    def of(cls, choices: tuple[Line, ...]) -> "Envelope":
-        """Return the lower envelope of lines over S ≥ 0, exactly."""
+    def of(cls, choices: tuple[Line, ...], rates: LinkRates = NOMINAL) -> "Envelope":
+        """Return the lower envelope of lines at `rates` over S ≥ 0, exactly."""
         usable = np.stack([line.usable for line in choices])
         latency, intra, inter = (
             np.stack([getattr(line, name) for line in choices]) for name in ("latency", "intra", "inter")
         )
         starts, order = _lower_envelope(
-            np.where(usable, latency, np.inf), np.where(usable, np.maximum(intra, inter), np.inf)
+            np.where(usable, latency * rates.latency, np.inf),
+            np.where(usable, np.maximum(intra / rates.intra, inter / rates.inter), np.inf),
         )
         latency, intra, inter = (np.take_along_axis(table, order, axis=0) for table in (latency, intra, inter))
         return cls(starts=starts, latency=latency, intra=intra, inter=inter)

@@ -52,18 +52,20 @@ class Links:
     devices_per_node: int
     inside: dict[str, FitTable]
     whole_nodes: dict[str, FitTable]
+    rates: LinkRates = NOMINAL
+    """What the fastest way is chosen at: the same as that of the seconds, so that more bytes never cost less."""
 
     def work(self, op: CollectiveOp, num_bytes: Any, group: Group) -> LinkWork:
         """Return the nominal work of `op` over S = `num_bytes`, shape (n,) or (n, k), for groups (n,).
 
-        The algorithm and protocol are the fastest ones by nominal figures.
+        The algorithm and protocol are the fastest ones at `rates`.
         """
         num_bytes = np.asarray(num_bytes, dtype=np.float64)
         index = group.index.reshape(-1, *([1] * (num_bytes.ndim - 1)))
         num_bytes = np.broadcast_to(num_bytes, np.broadcast_shapes(num_bytes.shape, index.shape))
         if (group.kinds.size == 1).all():
             return LinkWork.zeros(num_bytes.shape)
-        latency, intra, inter = Envelope.of(self._lines(op, group.kinds)).at(num_bytes, index)
+        latency, intra, inter = Envelope.of(self._lines(op, group.kinds), self.rates).at(num_bytes, index)
         return LinkWork(latency_seconds=latency, intra_seconds=intra, inter_seconds=inter)
 
     def seconds(self, op: CollectiveOp, num_bytes: Any, group: Group, *, rates: LinkRates = NOMINAL) -> Floats:
@@ -103,8 +105,8 @@ class Links:
         )
 
 
-def resolve_links(problem: Problem, hardware: Hardware) -> Links:
-    """Return the links of a problem, with the fits of its profile."""
+def resolve_links(problem: Problem, hardware: Hardware, rates: LinkRates = NOMINAL) -> Links:
+    """Return the links of a problem that reach `rates`, with the fits of its profile."""
     fits = problem.profile.fits if problem.profile else ()
     per_node = min(group.devices_per_node for group in problem.profile.cluster.groups) if problem.profile else 0
     return Links(
@@ -112,6 +114,7 @@ def resolve_links(problem: Problem, hardware: Hardware) -> Links:
         devices_per_node=hardware.devices_per_node,
         inside=_tables([fit for fit in fits if fit.num_ranks <= per_node]),
         whole_nodes=_tables([fit for fit in fits if fit.num_ranks > per_node]),
+        rates=rates,
     )
 
 

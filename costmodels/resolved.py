@@ -85,8 +85,8 @@ def resolve(problem: Problem, batch: Batch, coefficients: Coefficients) -> Resol
     What few degrees decide is counted once for each distinct tuple of them.
     """
     hardware = resolve_hardware(problem)
-    matmul, links = resolve_matmul(problem, hardware), resolve_links(problem, hardware)
     rates = resolve_rates(problem, hardware, coefficients)
+    matmul, links = resolve_matmul(problem, hardware), resolve_links(problem, hardware, rates.links)
     unit_of, first = distinct_units(batch)
     units = count_work(problem, batch.take(first), hardware=hardware, matmul=matmul, links=links)
     placement, parameters, data = _count_data(problem, batch, hardware, links)

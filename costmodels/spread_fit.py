@@ -28,6 +28,9 @@ EXPECTED = {
 EXPECTED_WITHIN = 0.5
 """What the standard deviations between frameworks are expected to be, and within which deviation of their logs."""
 EVEN_ROWS = 25
+FEWEST, NORMAL, MOST = 10, 1.64, 10.0
+"""Fewer rows say nothing of how wide nine of ten spread: errors are taken to be normal. More than `MOST` deviations are
+measurements that contradict each other."""
 DIGITS = 2
 
 
@@ -65,12 +68,14 @@ def fit_spread(slopes: Floats, residuals: Floats, groups: Sequence[Ints]) -> Spr
 
 
 def weighted_quantile(values: Floats, groups: Sequence[Ints]) -> float:
-    """Return what `COVERED` of the values of all groups are at most."""
+    """Return what `COVERED` of the values of all groups are at most: of few values, that of normal ones."""
+    if sum(len(rows) for rows in groups) < FEWEST:
+        return NORMAL
     rows = np.concatenate([np.asarray(rows) for rows in groups])
     weights = np.concatenate([np.full(len(rows), _weight(len(rows))) for rows in groups])
     order = np.argsort(values[rows], kind="stable")
     share = np.cumsum(weights[order]) / weights.sum()
-    return float(values[rows][order][np.searchsorted(share, COVERED)])
+    return min(float(values[rows][order][np.searchsorted(share, COVERED)]), MOST)
 
 
 def _weight(num_rows: int) -> float:

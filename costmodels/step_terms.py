@@ -83,7 +83,7 @@ def finish_ranks(
         send_blocks=send_blocks,
         saved=pair_savings(batch, seconds, counts),
     )
-    searched = np.isin(batch.schedule, SEARCHED)
+    searched = np.isin(batch.schedule, SEARCHED) & (batch.pp > 1)
     if not searched.any():
         return finish
     if simulated:
@@ -131,7 +131,7 @@ def bound_finish(
         saved=pair_savings(batch, seconds, counts),
     )
     work = sum_chunks(batch, forward + backward).max(axis=1)
-    searched = np.isin(batch.schedule, SEARCHED)
+    searched = np.isin(batch.schedule, SEARCHED) & (batch.pp > 1)
     return np.where(searched, num_microbatches * work, makespan)[:, None]
 
 

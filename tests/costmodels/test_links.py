@@ -150,3 +150,15 @@ def test_every_axis_of_a_batch_can_be_priced():
     placed = place(batch, resolve_hardware(problem))
     for op, group in (("all_reduce", placed.tp), ("send_recv", placed.pp), ("all_gather", placed.expert_shard)):
         assert resolve(problem).seconds(op, [[1e6, 1e9], [1e6, 1e9]], group).shape == (2, 2)
+
+
+@pytest.mark.parametrize("architecture", ["ampere", "hopper", "blackwell"])
+@pytest.mark.parametrize("op", OPS)
+def test_more_bytes_never_cost_less_at_the_rates_that_the_links_reach(op, architecture):
+    problem = make_problem(cluster=make_cluster(make_group(128, architecture=architecture)))
+    hardware = resolve_hardware(problem)
+    kinds = groups((8, 8, 1), (16, 8, 2), (64, 1, 64), (1024, 8, 128))
+    rates = LinkRates(intra=0.87, inter=0.94, latency=1.05)
+    num_bytes = np.geomspace(1e3, 1e10, 4000) * np.ones((4, 1))
+    found = resolve_links(problem, hardware, rates).seconds(op, num_bytes, kinds, rates=rates)
+    assert (np.diff(found, axis=1) >= -1e-12).all()

@@ -48,3 +48,10 @@ def test_large_groups_weigh_less_a_row():
     groups = [np.arange(100), np.arange(100, 125)]
     assert weighted_quantile(values, [*groups[:1]]) == 0.0
     assert weighted_quantile(np.concatenate([np.zeros(400), np.ones(25)]), [np.arange(400), np.arange(400, 425)]) == 1.0
+
+
+def test_few_values_say_nothing_of_their_spread_and_no_range_is_endless():
+    few = np.full(9, 0.01)
+    assert weighted_quantile(few, [np.arange(9)]) == weighted_quantile(np.zeros(0), []) == 1.64
+    assert weighted_quantile(np.full(10, 0.01), [np.arange(10)]) == 0.01
+    assert weighted_quantile(np.full(30, 50.0), [np.arange(30)]) == 10.0

@@ -5,7 +5,7 @@ import pytest
 
 from autoplan.spec import AUTOPLAN, Configuration
 from costmodels.coefficients import Coefficients
-from costmodels.estimate import evaluate, stage_costs
+from costmodels.estimate import estimate, evaluate, stage_costs
 from costmodels.evaluation import rank_memory
 from costmodels.pipeline import simulate
 from costmodels.resolved import resolve
@@ -263,3 +263,10 @@ def test_uneven_stages_wait_for_the_heaviest():
     configurations = [Configuration(pp=2, dp_replicate=4)] * 2
     even, uneven = evaluate(problem, make_batch(problem, *configurations, cuts=[[0, 4, 8], [0, 7, 8]])).step_seconds
     assert uneven > 1.3 * even
+
+
+@pytest.mark.parametrize("schedule", ["zb-1p", "zb-2p", "zb-h1"])
+def test_a_pipeline_of_one_stage_is_none_however_many_micro_batches(schedule):
+    problem = make_problem(global_batch=8 * 10**6)
+    plain = estimate(problem, Configuration(dp_replicate=8))
+    assert estimate(problem, Configuration(dp_replicate=8, schedule=schedule)).step_seconds == plain.step_seconds
