@@ -6,6 +6,7 @@ arXiv 2205.05198, 34sbh/t with sequence parallelism and flash attention.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -68,7 +69,8 @@ def _layer(
 ) -> tuple[Floats, Floats]:
     """Return what a layer keeps of a micro-batch, and what it needs besides while its backward runs.
 
-    Where not all layers are repeated, this is their mean. Layers whose activations are offloaded keep none.
+    Where not all layers are repeated, this is their mean. Layers whose activations are offloaded keep none, but for
+    the one that is at work.
     """
     zero = np.zeros(len(batch))
     full = zero + sizes.outside_bytes
@@ -81,7 +83,17 @@ def _layer(
     here = 1 - min(problem.stack.offloaded_layers / problem.model.num_layers, 1)
     widest = np.max([zero + op.saved for op in layer], axis=0)
     rebuilt = np.where(share > 0, none - mode, 0.0)
-    return here * (share * mode + (1 - share) * none), rebuilt + 2 * sizes.hidden_bytes + GRADIENTS_OF_WIDEST * widest
+    kept = share * mode + (1 - share) * none
+    returned = kept if here < 1 else zero
+    working = returned + 2 * sizes.hidden_bytes + GRADIENTS_OF_WIDEST * widest + _gathered_keys(sizes, layer)
+    return here * kept, rebuilt + working
+
+
+def _gathered_keys(sizes: Sizes, layer: list[Operation]) -> Any:
+    """Return the bytes of all ranks' keys and values, and of their gradients, where these are gathered at once."""
+    transfers = [transfer for op in layer for transfer in op.backward_transfers if transfer.axis == "cp"]
+    moved: Any = sum((t.num_bytes for t in transfers if t.op in ("all_gather", "reduce_scatter")), 0.0)
+    return np.where(np.asarray(sizes.cp_method) == "allgather", moved, 0.0)
 
 
 def _logits(problem: Problem, batch: Batch, sizes: Sizes) -> tuple[Floats, Floats, Floats, Floats]:

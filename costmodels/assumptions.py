@@ -35,6 +35,8 @@ def find_assumptions(problem: Problem, batch: Batch, resolved: Resolved) -> tupl
         said.append("a sliding window is a dense mask: attention computes all pairs")
     if problem.workload.optimizer == "muon":
         said.append("muon: Newton-Schulz iterations take no time, and every tensor has one fp32 moment")
+    if problem.stack.offloaded_layers:
+        said.append(f"activations of {problem.stack.offloaded_layers} layers go to the host and back behind compute")
     if batch.recompute[0] == "selective" and not _repeats_anything(resolved):
         repeated = " and ".join(problem.stack.redone) or "nothing"
         said.append(

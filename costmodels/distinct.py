@@ -36,7 +36,8 @@ def distinct_units(batch: Batch) -> tuple[Ints, Ints]:
     And one position (g,) of each.
     """
     columns = (batch.micro_batch, batch.tp, batch.cp, batch.ep, batch.etp, batch.sequence_parallel)
-    kinds = (batch.cp_method == "ulysses", batch.recompute == "full", batch.recompute == "selective")
+    methods = (batch.cp_method == "ulysses", batch.cp_method == "allgather")
+    kinds = (*methods, batch.recompute == "full", batch.recompute == "selective")
     return distinct(*(column.astype(np.int64) for column in (*columns, *kinds)), batch.recompute_layers)
 
 

@@ -273,3 +273,20 @@ def test_selective_recompute_keeps_between_nothing_more_and_the_input(family, st
 
 def test_measured_bytes_scale_what_is_kept():
     assert kept(llama_like(), scale=2.0) == pytest.approx(2 * kept(llama_like()))
+
+
+def test_an_offloaded_layer_comes_back_to_work():
+    """Of three layers two are kept, and one more while it works."""
+    stack = replace(AUTOPLAN, offloaded_layers=1)
+    for mode in ("none", "full"):
+        here, away = (counted(llama_like(), stack=s, recompute=mode) for s in (AUTOPLAN, stack))
+        assert away.working[0] - here.working[0] == pytest.approx(here.kept[0, 0])
+
+
+def test_keys_and_values_of_all_ranks_are_held_where_they_are_gathered():
+    """Keys and values of 4·2 elements a head pair, and their gradients, of the whole sequence in two bytes."""
+    model = llama_like()
+    mixer = model.blocks[0].mixer
+    ring, gathered = (counted(model, cp=4, cp_method=method).working[0] for method in ("ring", "allgather"))
+    keys = SEQ * mixer.num_kv_heads * mixer.head_dim * 2
+    assert gathered - ring == pytest.approx(2 * (2 * keys))

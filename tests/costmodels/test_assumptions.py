@@ -28,6 +28,7 @@ def with_profile(**measured):
     ("words", "problem", "other"),
     [
         ("muon", make_problem(optimizer="muon"), make_problem()),
+        ("behind compute", make_problem(stack=replace(AUTOPLAN, offloaded_layers=2)), make_problem()),
         ("beyond the 64 positions", make_problem(llama_like(), seq_len=128), make_problem(llama_like())),
         ("dense mask", make_problem(llama_like(sliding_window=16)), make_problem(llama_like())),
         (
