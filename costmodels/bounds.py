@@ -24,7 +24,7 @@ import numpy as np
 
 from autoplan.spec import ModelSpec
 from costmodels.batch import Batch, Floats, Ints
-from costmodels.pipeline import OVERLAPPED
+from costmodels.pipeline import OVERLAPPED, among
 from costmodels.stage_costs import StageCosts
 
 ROUNDING = 1 - 1e-9
@@ -40,7 +40,7 @@ def count_model(model: ModelSpec) -> Floats:
 def bound_seconds(model: ModelSpec, batch: Batch, costs: StageCosts) -> Floats:
     """Return a lower bound (n,) on the step time."""
     counts = count_model(model)
-    paired = np.isin(batch.schedule, sorted(OVERLAPPED))[:, None]
+    paired = among(batch.schedule, OVERLAPPED)[:, None]
     turn = costs.forward_seconds + costs.backward_seconds - costs.hidden_seconds * paired
     p, m, per_stage = batch.pp, costs.num_microbatches, turn[:, costs.stage]
     blocked = 2 * (p - 1) * costs.send_seconds

@@ -19,7 +19,7 @@ import numpy as np
 from autoplan.errors import DataError
 from autoplan.readers.points import Point
 from costmodels.batch import Bools, Floats, Strings
-from costmodels.coefficients import Coefficients
+from costmodels.coefficients import AT_MOST_ALL, Coefficients
 from costmodels.counted_runs import CountedRuns
 from costmodels.scores import TRUSTED
 from costmodels.settling import settle
@@ -50,21 +50,8 @@ PRIORS = {
     "memory.blackwell": 0.10,
 }
 """Standard deviations of the logs of what is fitted around what is expected; a coefficient that is not here stays."""
-SHARES = frozenset(PRIORS) & {
-    "products",
-    "low_products",
-    "grouped_products",
-    "low_grouped_products",
-    "attention",
-    "memory",
-    "intra",
-    "inter",
-    "hidden_data",
-    "hidden_tensor",
-}
-"""What cannot be more than 1."""
 WIDEST = 2.5
-"""How far the log of a coefficient may go from its default: a factor of twelve."""
+"""How far the log of a coefficient may go from what is expected: a factor of twelve."""
 EVEN_ROWS, DAMPING = 25, 0.7
 """A source of n rows weighs n up to `EVEN_ROWS`, beyond that n to the power 1 − `DAMPING`."""
 RANKED_WEIGHT, SMALLEST_RANKED = 0.35, 3
@@ -152,11 +139,11 @@ def fit_coefficients(
     measured: MeasuredRuns, *, start: Coefficients | None = None, rounds: int = ROUNDS
 ) -> Coefficients:
     """Return the coefficients fitted to the runs; the search begins at `start`, priors are about what is expected."""
-    default = measured.expected
-    x = np.zeros(len(PRIORS)) if start is None else _logs(start) - _logs(default)
+    expected = measured.expected
+    x = np.zeros(len(PRIORS)) if start is None else _logs(start) - _logs(expected)
     for _ in range(rounds):
-        x = _fit(measured, default, x)
-    return _rounded(_moved(default, x))
+        x = _fit(measured, x)
+    return _rounded(_moved(expected, x))
 
 
 def leave_one_source_out(measured: MeasuredRuns, fitted: Coefficients) -> dict[str, Coefficients]:
@@ -196,9 +183,9 @@ def _rounded(coefficients: Coefficients) -> Coefficients:
     return replace(coefficients, **changed, architectures=architectures)
 
 
-def _highest(default: Coefficients) -> Floats:
+def _highest(expected: Coefficients) -> Floats:
     """Return the upper bounds (k,) of the logs: no more can hide than all, and no rate exceeds the nominal one."""
-    return np.array([-np.log(getattr(default, name)) if name in SHARES else WIDEST for name in PRIORS])
+    return np.array([-np.log(getattr(expected, name)) if name in AT_MOST_ALL else WIDEST for name in PRIORS])
 
 
 def round_digits(number: float, digits: int = DIGITS) -> float:
@@ -206,22 +193,22 @@ def round_digits(number: float, digits: int = DIGITS) -> float:
     return float(f"{float(number):.{digits}g}")
 
 
-def _fit(measured: MeasuredRuns, default: Coefficients, start: Floats) -> Floats:
+def _fit(measured: MeasuredRuns, start: Floats) -> Floats:
     from scipy.optimize import least_squares  # planning does without it
 
-    counted, seconds = measured.counted, measured.seconds
+    counted, seconds, expected = measured.counted, measured.seconds, measured.expected
     weights, groups = measured.level_weights() / RESIDUAL, measured.ranked_groups()
     trusted, spreads = weights > 0, np.array(list(PRIORS.values()))
-    at = _moved(default, start)
+    at = _moved(expected, start)
     correction = np.log(counted.step_seconds(at) / counted.step_seconds(at, simulated=False))
 
     def residuals(x: Floats) -> Floats:
-        predicted = counted.step_seconds(_moved(default, x), simulated=False)
+        predicted = counted.step_seconds(_moved(expected, x), simulated=False)
         r = np.log(predicted / seconds) + correction
         ranked = [RANKED_WEIGHT / RESIDUAL * (r[rows] - r[rows].mean()) for rows in groups]
         return np.concatenate([(weights * r)[trusted], *ranked, x / spreads])
 
-    low, high = -WIDEST * np.ones(len(PRIORS)), _highest(default)
+    low, high = -WIDEST * np.ones(len(PRIORS)), _highest(expected)
     found = least_squares(
         residuals,
         np.clip(start, low + 1e-9, high - 1e-9),

@@ -19,18 +19,12 @@ from costmodels.pricing import Rates
 from costmodels.spread import Spread
 
 FILE_NAME = "coefficients.json"
-BY_ARCHITECTURE = (
-    "products",
-    "low_products",
-    "grouped_products",
-    "low_grouped_products",
-    "attention",
-    "memory",
-    "optimizer",
-    "intra",
-    "inter",
-)
-"""The coefficients that may have a factor for an architecture."""
+PRODUCTS = ("products", "low_products", "grouped_products", "low_grouped_products")
+RATES = (*PRODUCTS, "attention", "memory", "optimizer", "intra", "inter")
+"""The shares of nominal rates; each may have a factor for an architecture."""
+HIDDEN = ("hidden_data", "hidden_tensor", "hidden_context", "hidden_expert")
+AT_MOST_ALL = frozenset({*RATES, *HIDDEN}) - {"optimizer"}
+"""What cannot be more than 1; an optimizer's step may find a part of its bytes in the cache."""
 COMMUNICATION_SLOWDOWN = 1.3
 """Communication takes longer while compute runs beside it; measured per machine by a profile."""
 

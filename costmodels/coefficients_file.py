@@ -8,16 +8,14 @@ from typing import Any
 from autoplan.errors import CoefficientsError
 from autoplan.readers.documents import near, parse_json, read_text
 from autoplan.spec.codec import from_json
-from costmodels.calibration import SHARES as FITTED_SHARES
-from costmodels.coefficients import BY_ARCHITECTURE, Coefficients
+from costmodels.coefficients import AT_MOST_ALL, RATES, Coefficients
 from costmodels.directions import DIRECTIONS
 from costmodels.matmul import MULTIPROCESSORS
-from costmodels.spread import Spread
+from costmodels.spread import MOST_DEVIATIONS, Spread
 
 PARTS = ("architectures", "spread")
-SHARES = sorted(FITTED_SHARES | {"hidden_context", "hidden_expert"})
-LARGEST, LARGEST_DEVIATION = 1e6, 10.0
-"""Beyond these (and below one over the former) no machine is, and seconds would not be finite."""
+LARGEST = 1e6
+"""Beyond this and below one over it no machine is, and seconds would not be finite."""
 
 
 def load_coefficients(path: str | Path) -> Coefficients:
@@ -53,8 +51,8 @@ def _wrong_names(data: Any) -> Iterator[str]:
     if isinstance(architectures, dict):
         for name in architectures:
             coefficient, _, architecture = name.partition(".")
-            if coefficient not in BY_ARCHITECTURE or architecture not in MULTIPROCESSORS:
-                known = f"one of {', '.join(BY_ARCHITECTURE)} and one of {', '.join(MULTIPROCESSORS)}"
+            if coefficient not in RATES or architecture not in MULTIPROCESSORS:
+                known = f"one of {', '.join(RATES)} and one of {', '.join(MULTIPROCESSORS)}"
                 yield f"architectures: {name!r} is not COEFFICIENT.ARCHITECTURE, such as products.hopper: {known}"
 
 
@@ -70,7 +68,7 @@ def _numbers() -> list[str]:
 def _wrong_numbers(coefficients: Coefficients) -> Iterator[str]:
     """Yield what no machine has."""
     spread = coefficients.spread
-    for name in SHARES:
+    for name in sorted(AT_MOST_ALL):
         if getattr(coefficients, name) > 1:
             yield f"{name}: {getattr(coefficients, name):g} is more than all, 1"
     named = {name: getattr(coefficients, name) for name in _numbers()} | coefficients.architectures
@@ -80,5 +78,5 @@ def _wrong_numbers(coefficients: Coefficients) -> Iterator[str]:
     deviations = {f"spread.between.{name}": number for name, number in spread.between.items()}
     deviations |= {f"spread.{name}": getattr(spread, name) for name in ("residual", "quantile", "learned_quantile")}
     for name, number in deviations.items():
-        if number > LARGEST_DEVIATION:
-            yield f"{name}: {number:g} is more than {LARGEST_DEVIATION:g}"
+        if number > MOST_DEVIATIONS:
+            yield f"{name}: {number:g} is more than {MOST_DEVIATIONS:g}"

@@ -12,7 +12,7 @@ from autoplan.spec import Problem
 from costmodels.batch import Batch, Floats
 from costmodels.links import Links, LinkWork
 from costmodels.parameters import Parameters, dense_shards, expert_shards
-from costmodels.pipeline import V_PLACED
+from costmodels.pipeline import V_PLACED, among
 from costmodels.placement import Placement
 from costmodels.precision import PRECISIONS
 
@@ -72,7 +72,7 @@ def _tied(problem: Problem, batch: Batch, links: Links, placement: Placement, no
     table = np.zeros_like(nothing)
     if problem.model.tied_embeddings:
         rows = problem.model.vocab_size / batch.tp * problem.model.hidden_size
-        apart = ~np.isin(batch.schedule, sorted(V_PLACED))
+        apart = ~among(batch.schedule, V_PLACED)
         table[:, -3:-1] = (apart * rows * problem.stack.reduce_bytes / dense_shards(batch))[:, None]
     return _where(table, links.work("send_recv", table, placement.ends))
 

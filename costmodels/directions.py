@@ -6,14 +6,12 @@ from dataclasses import replace
 import numpy as np
 
 from costmodels.batch import Floats
-from costmodels.coefficients import Coefficients
+from costmodels.coefficients import PRODUCTS, RATES, Coefficients
 from costmodels.counted_runs import CountedRuns
 
-_PRODUCTS = {"products": 1.0, "low_products": 1.0, "grouped_products": 1.0, "low_grouped_products": 1.0}
-_RATES = _PRODUCTS | {"attention": 1.0, "memory": 1.0, "optimizer": 1.0, "intra": 1.0, "inter": 1.0}
 DIRECTIONS: dict[str, dict[str, float]] = {
-    "scale": _RATES | {"latency": -1.0, "host": -1.0, "step_seconds": -1.0},
-    "products": _PRODUCTS,
+    "scale": dict.fromkeys(RATES, 1.0) | {"latency": -1.0, "host": -1.0, "step_seconds": -1.0},
+    "products": dict.fromkeys(PRODUCTS, 1.0),
     "low_precision": {"low_products": 1.0, "low_grouped_products": 1.0},
     "experts": {"grouped_products": 1.0, "low_grouped_products": 1.0},
     "attention": {"attention": 1.0},

@@ -42,7 +42,7 @@ from costmodels.batch import Batch, Bools, Floats
 from costmodels.bounds import count_model
 from costmodels.hardware import Hardware
 from costmodels.parameters import Parameters
-from costmodels.pipeline import SPLIT
+from costmodels.pipeline import SPLIT, among
 from costmodels.precision import MASTER_BYTES, PRECISIONS, state_bytes
 
 GATHERED_LAYERS = {"ddp": 1, "fsdp": 2, "fsdp2": 3}
@@ -142,9 +142,7 @@ def _waiting_logits(problem: Problem, batch: Batch, activations: Activations) ->
     the compute type, waits for the head's weight gradient.
     """
     gradient = activations.entries * PRECISIONS[problem.workload.precision].compute_bytes
-    return np.where(
-        np.isin(batch.schedule, sorted(SPLIT)), np.minimum(gradient, activations.logits), activations.logits
-    )
+    return np.where(among(batch.schedule, SPLIT), np.minimum(gradient, activations.logits), activations.logits)
 
 
 def _in_column(like: Floats, column: int, held: Floats) -> Floats:

@@ -12,7 +12,7 @@ import numpy as np
 from autoplan.spec import ModelSpec
 from autoplan.spec.tensors import TensorSpec, block_tensors, embedding_tensors, head_tensors, mtp_tensors
 from costmodels.batch import Batch, Floats, Ints
-from costmodels.pipeline import V_PLACED
+from costmodels.pipeline import V_PLACED, among
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ def count_parameters(model: ModelSpec, batch: Batch) -> Parameters:
     counts = [_count(tensors, batch) for tensors in units]
     if model.tied_embeddings:
         table = _count(embedding_tensors(model)[:1], batch)
-        counts[-1] = counts[-1] + np.where((batch.pp > 1) & ~np.isin(batch.schedule, sorted(V_PLACED)), table, 0)
+        counts[-1] = counts[-1] + np.where((batch.pp > 1) & ~among(batch.schedule, V_PLACED), table, 0)
     counts.append(np.zeros_like(counts[0]))
     dense_local, dense_sharded, expert_local, expert_sharded = np.stack(counts, axis=-1)
     return Parameters(

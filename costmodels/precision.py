@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from autoplan.spec import OptimizerKind, Problem, Stack
 
 MASTER_BYTES = 4
-LOGIT_LOSS_BYTES = 4
-"""The loss is computed in fp32 whatever the precision."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

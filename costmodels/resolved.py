@@ -16,7 +16,7 @@ from costmodels.links import Links, resolve_links
 from costmodels.matmul import Matmul, resolve_matmul
 from costmodels.measured import LayerRatios, resolve_layer_ratios
 from costmodels.parameters import Parameters, count_parameters
-from costmodels.pipeline import V_PLACED
+from costmodels.pipeline import V_PLACED, among
 from costmodels.placement import Placement, place
 from costmodels.precision import PRECISIONS, traffic_bytes
 from costmodels.pricing import Rates
@@ -90,6 +90,7 @@ def resolve(problem: Problem, batch: Batch, coefficients: Coefficients) -> Resol
     unit_of, first = distinct_units(batch)
     units = count_work(problem, batch.take(first), hardware=hardware, matmul=matmul, links=links)
     placement, parameters, data = _count_data(problem, batch, hardware, links)
+    every_batch = reduces_every_batch(problem, batch)
     sizes, first = distinct(batch.micro_batch, batch.tp)
     return Resolved(
         hardware=hardware,
@@ -100,9 +101,9 @@ def resolve(problem: Problem, batch: Batch, coefficients: Coefficients) -> Resol
         units=units,
         unit_of=unit_of,
         data=data,
-        step=_count_step(problem, batch, hardware, parameters),
+        step=_count_step(problem, batch, hardware, parameters, every_batch),
         zero_stage=batch.zero_stage,
-        every_batch=reduces_every_batch(problem, batch),
+        every_batch=every_batch,
         ratios=resolve_layer_ratios(problem, hardware, matmul, links, rates, batch.micro_batch[first], batch.tp[first]),
         sizes=sizes,
         rates=rates,
@@ -114,7 +115,7 @@ def _count_data(
 ) -> tuple[Placement, Parameters, DataWork]:
     """Count what the degrees decide: groups, parameters, and the communication of data parallelism."""
     degrees = (batch.dp_replicate, batch.dp_shard, batch.cp, batch.tp, batch.pp, batch.ep, batch.etp, batch.zero_stage)
-    index, first = distinct(*degrees, np.isin(batch.schedule, sorted(V_PLACED)).astype(np.int64))
+    index, first = distinct(*degrees, among(batch.schedule, V_PLACED).astype(np.int64))
     keys = batch.take(first)
     placed, parameters = place(keys, hardware), count_parameters(problem.model, keys)
     data = count_data_work(problem, keys, links=links, placement=placed, parameters=parameters)
@@ -131,13 +132,15 @@ def reduces_every_batch(problem: Problem, batch: Batch) -> Bools:
     return reduces
 
 
-def _count_step(problem: Problem, batch: Batch, hardware: Hardware, parameters: Parameters) -> StepWork:
+def _count_step(
+    problem: Problem, batch: Batch, hardware: Hardware, parameters: Parameters, every_batch: Bools
+) -> StepWork:
     """Count the bytes of adding a micro-batch's gradients up, where they stay unsharded, and of the step.
 
     Added up apart, a gradient is read, and the sum read and written; a product that does it has no gradient to write.
     """
     stack, size = problem.stack, PRECISIONS[problem.workload.precision].compute_bytes
-    several = ~reduces_every_batch(problem, batch) & (num_microbatches(problem, batch) > 1)
+    several = ~every_batch & (num_microbatches(problem, batch) > 1)
     added = 2 * stack.gradient_bytes + (-size if stack.fused_accumulation else size)
     moved = np.where(several[:, None], added * parameters.local, 0.0)
     traffic = traffic_bytes(stack, problem.workload.optimizer, size) * parameters.sharded

@@ -6,6 +6,9 @@ from autoplan.spec.value import NonNegativeFloat, Positive, value
 
 UNFITTED_RESIDUAL = 0.15
 
+MOST_DEVIATIONS = 10.0
+"""What is further off than this many deviations, or by such a one, are measurements that contradict each other."""
+
 
 @value
 class Spread:

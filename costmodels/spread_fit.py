@@ -6,7 +6,7 @@ import numpy as np
 
 from costmodels.batch import Floats, Ints
 from costmodels.calibration import RESIDUAL, round_digits
-from costmodels.spread import Spread
+from costmodels.spread import MOST_DEVIATIONS, Spread
 
 COVERED = 0.9
 WIDEST_RESIDUAL = 0.5
@@ -28,9 +28,8 @@ EXPECTED = {
 EXPECTED_WITHIN = 0.5
 """What the standard deviations between frameworks are expected to be, and within which deviation of their logs."""
 EVEN_ROWS = 25
-FEWEST, NORMAL, MOST = 10, 1.64, 10.0
-"""Fewer rows say nothing of how wide nine of ten spread: errors are taken to be normal. More than `MOST` deviations are
-measurements that contradict each other."""
+FEWEST, NORMAL = 10, 1.64
+"""Fewer rows say nothing of how wide nine of ten spread: errors are taken to be normal."""
 DIGITS = 2
 
 
@@ -75,7 +74,7 @@ def weighted_quantile(values: Floats, groups: Sequence[Ints]) -> float:
     weights = np.concatenate([np.full(len(rows), _weight(len(rows))) for rows in groups])
     order = np.argsort(values[rows], kind="stable")
     share = np.cumsum(weights[order]) / weights.sum()
-    return min(float(values[rows][order][np.searchsorted(share, COVERED)]), MOST)
+    return min(float(values[rows][order][np.searchsorted(share, COVERED)]), MOST_DEVIATIONS)
 
 
 def _weight(num_rows: int) -> float:

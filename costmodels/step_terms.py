@@ -15,7 +15,9 @@ from costmodels.batch import Batch, Bools, Floats, Ints
 from costmodels.hardware import Hardware
 from costmodels.pipeline import (
     OVERLAPPED,
+    SEARCHED,
     Event,
+    among,
     bound_makespan,
     finish_seconds,
     paired_forwards,
@@ -24,10 +26,6 @@ from costmodels.pipeline import (
 )
 from costmodels.stage_costs import count_rank_units, sum_chunks, sum_units, sum_units_each
 from costmodels.unit_seconds import UnitSeconds
-
-SEARCHED = ("zb-1p", "zb-2p")
-"""The schedules that are only bounded in array form. As in their paper (arXiv 2401.10241) the optimizer is validated
-afterwards, so that a rank's step is its own time, from its first job to its last, and the next one starts meanwhile."""
 
 
 def sends_block(problem: Problem, hardware: Hardware) -> bool:
@@ -43,7 +41,7 @@ def pair_savings(batch: Batch, seconds: UnitSeconds, counts: Floats) -> Floats:
     than the other chunk computes: the forward's beside input gradients, the backward's beside the forward and weight
     gradients. So no pair takes less than its forward alone or its input gradient alone.
     """
-    if not np.isin(batch.schedule, sorted(OVERLAPPED)).any():
+    if not among(batch.schedule, OVERLAPPED).any():
         return np.zeros(counts.shape[:2])
     input_seconds = seconds.backward + seconds.recompute - seconds.weight
     sums = sum_units_each(
@@ -55,6 +53,15 @@ def pair_savings(batch: Batch, seconds: UnitSeconds, counts: Floats) -> Floats:
     hidden_backward, inputs, weight = (np.take_along_axis(each, other, axis=1) for each in sums[2:])
     saved: Floats = np.minimum(hidden_forward, inputs) + np.minimum(hidden_backward, forward + weight)
     return saved
+
+
+def _is_searched(batch: Batch) -> Bools:
+    """Return where pipelines are only bounded in array form.
+
+    As in their paper (arXiv 2401.10241) the optimizer is validated afterwards, so that a rank's step is its own time,
+    from its first job to its last, and the next one starts meanwhile.
+    """
+    return among(batch.schedule, SEARCHED) & (batch.pp > 1)
 
 
 def finish_ranks(
@@ -83,7 +90,7 @@ def finish_ranks(
         send_blocks=send_blocks,
         saved=pair_savings(batch, seconds, counts),
     )
-    searched = np.isin(batch.schedule, SEARCHED) & (batch.pp > 1)
+    searched = _is_searched(batch)
     if not searched.any():
         return finish
     if simulated:
@@ -131,7 +138,7 @@ def bound_finish(
         saved=pair_savings(batch, seconds, counts),
     )
     work = sum_chunks(batch, forward + backward).max(axis=1)
-    searched = np.isin(batch.schedule, SEARCHED) & (batch.pp > 1)
+    searched = _is_searched(batch)
     return np.where(searched, num_microbatches * work, makespan)[:, None]
 
 

@@ -11,7 +11,7 @@ from costmodels.calibrated import coefficients_of
 from costmodels.coefficients import Coefficients
 from costmodels.distinct import distinct
 from costmodels.memory import HeldBytes, held_bytes
-from costmodels.pipeline import SPLIT, V_PLACED
+from costmodels.pipeline import SPLIT, V_PLACED, among
 from costmodels.resolved import Resolved, resolve
 from costmodels.unit_seconds import UnitSeconds, unit_seconds
 
@@ -70,7 +70,7 @@ def alike_units(batch: Batch) -> tuple[Ints, Ints]:
         batch.recompute == "full",
         batch.recompute == "selective",
         batch.recompute_layers,
-        np.isin(batch.schedule, sorted(V_PLACED)),
-        np.isin(batch.schedule, sorted(SPLIT)),
+        among(batch.schedule, V_PLACED),
+        among(batch.schedule, SPLIT),
     ]
     return distinct(*(column.astype(np.int64, copy=False) for column in columns))

@@ -141,7 +141,7 @@ class _Tally:
             kind = ("low_" if low else "") + ("grouped_" if p.grouped else "") + "products"
             self._products.setdefault(low, []).append((kind, slot, (m, k, n, p.count)))
             scaled = low and self.precision.block_scaled
-            self._add_bytes(slot, op, 0.0, p.launches * (1 + (SCALES_OF_PRODUCT if scaled else 0)))
+            self._add_launches(slot, op, p.launches * (1 + (SCALES_OF_PRODUCT if scaled else 0)))
             if low and shapes is not _weight_gradient_shapes:
                 self._add_cast(slot, op, 1.0 * p.count * m * k, p.launches if scaled else 1)
 
@@ -163,9 +163,12 @@ class _Tally:
         flops = core.flops * (BACKWARD_FLOPS if backward else 1.0)
         self.sums["attention"][slot] += flops / (hardware.matmul_flops * shares[1 if backward else 0])
 
-    def _add_bytes(self, slot: Slot, op: Operation, num_bytes: Any, launches: Any) -> None:
+    def _add_launches(self, slot: Slot, op: Operation, launches: Any) -> None:
         if isinstance(launches, np.ndarray) or launches:
-            self.sums[_launched(op)][slot] += launches
+            self.sums["routed_kernels" if op.routed else "kernels"][slot] += launches
+
+    def _add_bytes(self, slot: Slot, op: Operation, num_bytes: Any, launches: Any) -> None:
+        self._add_launches(slot, op, launches)
         if isinstance(num_bytes, np.ndarray) or num_bytes:
             self.sums["memory"][slot] += num_bytes / self.hardware.memory_bytes_per_second
 
@@ -213,7 +216,7 @@ class _Tally:
                 total.latency_seconds[slot] += work.latency_seconds[:, i]
                 total.intra_seconds[slot] += work.intra_seconds[:, i]
                 total.inter_seconds[slot] += work.inter_seconds[:, i] * share
-                self.sums[_launched(operation)][slot] += LAUNCHES_OF_COLLECTIVE * moves[:, i]
+                self._add_launches(slot, operation, LAUNCHES_OF_COLLECTIVE * moves[:, i])
 
     def work(self, name: str) -> PassWork:
         """Return one pass of all units."""
@@ -224,10 +227,6 @@ class _Tally:
             latency, intra, inter = (part[place].T for part in parts)
             values[axis] = LinkWork(latency_seconds=latency, intra_seconds=intra, inter_seconds=inter)
         return PassWork(**values)
-
-
-def _launched(op: Operation) -> str:
-    return "routed_kernels" if op.routed else "kernels"
 
 
 def _sent_share(copies: Any, nodes: Any) -> Any:
@@ -252,13 +251,16 @@ def count_work(problem: Problem, batch: Batch, *, hardware: Hardware, matmul: Ma
         tally.add_weight((2, i), unit)
         if i >= len(problem.model.blocks):  # recompute is of layers
             continue
-        tally.add_forward((3, i), _until_last_saved(unit) if problem.stack.stops_early else unit)
+        if problem.stack.stops_early:
+            tally.add_forward((3, i), _until_last_saved(unit))
         tally.add_forward((4, i), [op for op in unit if op.tag in redone])
         if "alternate_products" in redone:
             tally.add_forward((5, i), [op for op in unit if op.tag == "product" and op.products])
     tally.count_products(matmul)
     tally.count_transfers(links, place(keys, hardware))
     forward, backward, weight, *repeated = (take_rows(tally.work(name), index) for name in _PASSES)
+    if not problem.stack.stops_early:
+        repeated[0] = forward
     again = _again(batch, repeated, problem)
     return UnitWork(forward=forward, backward=backward, weight=weight, again=again)
 

@@ -131,7 +131,7 @@ def _expert_biases(sizes: Sizes, rows: Any, local: Any) -> Operation:
     if sizes.stack.grouped_kernel:
         forward, backward, launches, undone = 2.0 * element, 2.0 * element, 1.0, 2.0
     else:
-        forward, backward = element + 6.0 * FP32 + element, 2.0 * (element + FP32) + 6.0 * FP32
+        forward, backward = 2.0 * element + 6.0 * FP32, 2.0 * element + 8.0 * FP32
         launches, undone = 2.0 * local + 2.0, 6.0 * LAUNCH_IN_LIBRARY * local + 1.0
     return Operation(
         name="experts.bias",

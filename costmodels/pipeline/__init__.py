@@ -14,7 +14,7 @@ from costmodels.pipeline.bounds import bound_makespan
 from costmodels.pipeline.finish import finish_seconds, start_seconds
 from costmodels.pipeline.grouping import SCHEDULES, schedule_codes
 from costmodels.pipeline.held import flight_table, in_flight
-from costmodels.pipeline.jobs import OVERLAPPED, SPLIT, V_PLACED, Job, Kind, chunk_rank
+from costmodels.pipeline.jobs import OVERLAPPED, SEARCHED, SPLIT, V_PLACED, Job, Kind, among, chunk_rank
 from costmodels.pipeline.orders import rank_order
 from costmodels.pipeline.pairs import paired_forwards
 from costmodels.pipeline.simulation import Event, simulate
@@ -22,11 +22,13 @@ from costmodels.pipeline.simulation import Event, simulate
 __all__ = [
     "OVERLAPPED",
     "SCHEDULES",
+    "SEARCHED",
     "SPLIT",
     "V_PLACED",
     "Event",
     "Job",
     "Kind",
+    "among",
     "bound_makespan",
     "chunk_rank",
     "finish_seconds",

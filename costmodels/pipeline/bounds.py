@@ -29,7 +29,7 @@ from costmodels.batch import Bools, Floats, Ints, Strings
 from costmodels.pipeline.closed import arrivals, bound_searched, finish_gpipe
 from costmodels.pipeline.grouping import groups
 from costmodels.pipeline.held import steady_microbatches
-from costmodels.pipeline.jobs import BESIDE, FORWARD, INPUT, KINDS, PAIRED, SEARCHED, SPLIT, V_PLACED, WHOLE
+from costmodels.pipeline.jobs import BESIDE, FORWARD, INPUT, KINDS, PAIRED, SEARCHED, SPLIT, V_PLACED, WHOLE, among
 from costmodels.pipeline.orders import order_codes
 from costmodels.pipeline.times import ChunkTimes
 
@@ -51,7 +51,7 @@ def bound_makespan(
     saved = np.zeros_like(forward) if saved is None else saved
     bound = np.zeros(len(pp))
     steady = steady_microbatches(schedule, pp, num_microbatches)
-    exact = np.isin(schedule, sorted(SEARCHED))
+    exact = among(schedule, SEARCHED)
     key = np.where(exact, num_microbatches, np.where((pp == 1) | (schedule == "gpipe"), 0, steady))
     for group in groups(schedule, pp, virtual_stages, key):
         times = group.times(

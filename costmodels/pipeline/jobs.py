@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from autoplan.spec import Schedule
-from costmodels.batch import Ints
+from costmodels.batch import Bools, Ints, Strings
 
 Kind = Literal["forward", "backward", "weight"]
 
@@ -30,6 +30,11 @@ OVERLAPPED: frozenset[Schedule] = frozenset({"dualpipe-v"})
 
 SPLIT: frozenset[Schedule] = frozenset({"zb-h1", "zb-v", "dualpipe-v", "zb-1p", "zb-2p"})
 """Schedules that take weight gradients apart from input gradients."""
+
+
+def among(schedule: Strings, kinds: frozenset[Schedule]) -> Bools:
+    """Return which of the schedules (n,) are of these kinds."""
+    return np.isin(schedule, sorted(kinds))
 
 
 class Job(NamedTuple):

@@ -168,7 +168,7 @@ def test_the_total_is_the_sum_of_the_terms():
 @pytest.mark.parametrize("blocks", [False, True])
 def test_searched_schedules_are_simulated_where_asked_and_bounded_else(blocks):
     problem = problem_of(nodes=1)
-    configurations, batch = pipelines(problem, 30, schedules=SEARCHED)
+    configurations, batch = pipelines(problem, 30, schedules=sorted(SEARCHED))
     seconds, counts, pipeline = priced(problem, batch)
     pipeline["send_blocks"][:] = blocks
     exact = finish_ranks(batch, seconds, counts, **pipeline)
