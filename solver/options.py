@@ -7,7 +7,7 @@ A pin names a field of `Configuration` and a value; a forbidden region is ``NAME
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import field, fields
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from autoplan.spec import Configuration, CpMethod, Recompute, Schedule
 from autoplan.spec.value import LARGEST_SIZE, NonNegative, Positive, value
 
 PinValue = int | str | bool
+Objective = Literal["throughput", "cost", "energy", "memory"]
+Solver = Literal["dp", "milp", "cp-sat"]
 
 CHOICES: dict[str, tuple[PinValue, ...]] = {
     "cp_method": get_args(CpMethod),
@@ -44,7 +46,8 @@ class SearchOptions:
 
     `fix` pins fields of the configuration; `forbid` lists regions to leave out; `top` is the number of
     runners-up to list; `time_limit_seconds` ends the search with the best so far; `runnable_only` leaves out
-    what the executor here cannot run. Raises ConfigurationError that names the flag.
+    what the executor here cannot run. `objective` says what the best plan has least of, and `solver` which method
+    chooses the modes of layers. Raises ConfigurationError that names the flag.
     """
 
     fix: dict[str, PinValue] = field(default_factory=dict)
@@ -52,6 +55,8 @@ class SearchOptions:
     top: NonNegative = 3
     time_limit_seconds: Positive | None = None
     runnable_only: bool = False
+    objective: Objective = "throughput"
+    solver: Solver = "dp"
 
     def __post_init__(self) -> None:
         for name, pinned in self.fix.items():
