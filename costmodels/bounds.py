@@ -20,6 +20,8 @@ Memory: for any weights λ_s ≥ 0 with Σ λ_s = 1 the peak is at least Σ_s λ
 λ_s is taken inversely to what the whole model would hold with the in-flight count of stage s.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from autoplan.spec import ModelSpec
@@ -37,14 +39,17 @@ def count_model(model: ModelSpec) -> Floats:
     return np.concatenate([blocks, [1, 1]]).astype(np.float64)
 
 
-def bound_seconds(model: ModelSpec, batch: Batch, costs: StageCosts) -> Floats:
-    """Return a lower bound (n,) on the step time."""
+def bound_seconds(
+    model: ModelSpec, batch: Batch, costs: StageCosts, *, forced_seconds: Floats | float = 0.0
+) -> Floats:
+    """Return a lower bound (n,) on the step time; `forced_seconds` are what a micro-batch's way through takes more."""
     counts = count_model(model)
     paired = among(batch.schedule, OVERLAPPED)[:, None]
     turn = costs.forward_seconds + costs.backward_seconds - costs.hidden_seconds * paired
     p, m, per_stage = batch.pp, costs.num_microbatches, turn[:, costs.stage]
     blocked = 2 * (p - 1) * costs.send_seconds
     work = turn[:, :-1] @ counts + batch.chunks * per_stage + np.where(costs.send_blocks, blocked, 0.0)
+    work = work + forced_seconds
     heaviest = (turn[:, :-1] * (counts > 0)).max(axis=1) + per_stage
     head = turn[:, costs.head] + per_stage
     gpipe = batch.schedule == "gpipe"
@@ -65,27 +70,60 @@ def bound_seconds(model: ModelSpec, batch: Batch, costs: StageCosts) -> Floats:
 
 def bound_bytes(model: ModelSpec, costs: StageCosts) -> Floats:
     """Return a lower bound (n,) on the bytes of the heaviest stage."""
-    counts, table = count_model(model), costs.flights
-    static = costs.static_bytes[:, :-1] @ counts + costs.static_bytes[:, costs.stage]
-    flight = costs.in_flight_bytes[:, :-1] @ counts + costs.in_flight_bytes[:, costs.stage]
-    last = np.take_along_axis(table, _num_chunks(table)[:, None] - 1, axis=1)[:, 0]
-    fewest = np.where(table > 0, table, table.max(initial=0)).min(axis=1)
-
-    def weighted(held: Ints, units: int | slice) -> Floats:
-        """Return λ·bytes of units of a stage with `held[i]` micro-batches in flight."""
-        k = held[costs.flight]
-        weight = 1 / np.maximum(static + k * flight, 1.0)
-        each: Floats = (weight * (costs.static_bytes[:, units].T + k * costs.in_flight_bytes[:, units].T)).T
-        return each
-
-    # (a + k·b)/(c + k·d) rises or falls throughout in k, so that the least λ·bytes are at the fewest or the most
-    blocks = slice(costs.num_blocks)
-    least = np.minimum(weighted(fewest, blocks), weighted(table.max(axis=1), blocks))
-    ends = weighted(table[:, 0], costs.embedding) + weighted(last, costs.head)
-    weights, flights = _sum_weights(costs, static, flight)
-    stages = costs.static_bytes[:, costs.stage] * weights + costs.in_flight_bytes[:, costs.stage] * flights
-    bound: Floats = (least @ counts[blocks] + ends + stages) / weights * ROUNDING
+    weighed = WeighedMemory.of(model, costs)
+    blocks = weighed.least(costs.static_bytes, costs.in_flight_bytes) @ count_model(model)[: costs.num_blocks]
+    bound: Floats = (blocks + weighed.rest) / weighed.total * ROUNDING
     return bound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeighedMemory:
+    """The weights λ_s of the stages of n configurations, inverse to the bytes of the whole model held `k_s` times.
+
+    `total` (n,) is Σ λ_s, `rest` (n,) the weighed bytes of what is not a layer. `fewest` and `most` (n,) are the least
+    and the greatest k_s; with k in flight a stage has the weight 1/(static + k·flight).
+    """
+
+    static: Floats
+    flight: Floats
+    fewest: Ints
+    most: Ints
+    total: Floats
+    rest: Floats
+
+    @classmethod
+    def of(cls, model: ModelSpec, costs: StageCosts) -> "WeighedMemory":
+        """Weigh the stages by what they would hold of the whole model."""
+        counts, table, index = count_model(model), costs.flights, costs.flight
+        static = costs.static_bytes[:, :-1] @ counts + costs.static_bytes[:, costs.stage]
+        flight = costs.in_flight_bytes[:, :-1] @ counts + costs.in_flight_bytes[:, costs.stage]
+        last = np.take_along_axis(table, _num_chunks(table)[:, None] - 1, axis=1)[:, 0]
+        total, flights = _sum_weights(costs, static, flight)
+        rest = costs.static_bytes[:, costs.stage] * total + costs.in_flight_bytes[:, costs.stage] * flights
+        for column, k in ((costs.embedding, table[index, 0]), (costs.head, last[index])):
+            held = costs.static_bytes[:, column] + k * costs.in_flight_bytes[:, column]
+            rest = rest + held / np.maximum(static + k * flight, 1.0)
+        return cls(
+            static=static,
+            flight=flight,
+            fewest=np.where(table > 0, table, table.max(initial=0)).min(axis=1)[index],
+            most=table.max(axis=1)[index],
+            total=total,
+            rest=rest,
+        )
+
+    def least(self, static_bytes: Floats, in_flight_bytes: Floats) -> Floats:
+        """Return the least λ·bytes (n, num_blocks) that a layer has on any stage, of costs (n, u) by unit.
+
+        (a + k·b)/(c + k·d) rises or falls throughout in k, so that the least is at the fewest or the most.
+        """
+        blocks = slice(static_bytes.shape[1] - 3)
+        weighed = [
+            (static_bytes[:, blocks] + k[:, None] * in_flight_bytes[:, blocks])
+            / np.maximum(self.static + k * self.flight, 1.0)[:, None]
+            for k in (self.fewest, self.most)
+        ]
+        return np.minimum(*weighed)
 
 
 def _num_chunks(flights: Ints) -> Ints:

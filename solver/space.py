@@ -1,48 +1,169 @@
-"""The plan space as arrays: every configuration that the rules allow, each meaning once.
+"""The plan space as a tree: every configuration that the rules allow, each meaning once, decided level by level.
 
 The space is the product of
 
-- degrees (dp_replicate, dp_shard, cp, tp, pp) whose product is the number of devices,
-- sequence_parallel, zero_stage, micro_batch (divisors of the global batch), recompute, schedule,
+- sizes of the work: tp, cp with its method, sequence_parallel, ep, etp, micro_batch;
+- pipelines: pp, schedule and virtual_stages;
+- sharding: dp_shard (dp_replicate is what is left of the devices), zero_stage;
+- recompute, the most that any layer may repeat,
 
-filtered by `autoplan.spec.rules`, by the pins and by the forbidden regions; every other choice is at its default unless
-it is pinned. Two entries that would run the same are one: with one stage or one micro-batch the schedules coincide, and
-1f1b stands for both.
+filtered by `autoplan.spec.rules`, by the pins and by the forbidden regions. A rule is asked as soon as all that it asks
+for is decided. A node of the tree has the default for what is not decided yet, and all devices that are left as
+replicas: its degrees always multiply to the cluster's devices. So before the sharding level rules may ask for
+dp_replicate and dp_shard, but only for their product.
+
+Values: degrees divide the number of devices, micro-batches the global batch; etp, unless it is pinned, the devices of a
+node; interleaved schedules have any number of chunks that the model's layers suffice for. Two entries that would run
+the same are one: context parallelism of one rank has one method, and with one stage, or for gpipe with one
+micro-batch, 1f1b stands for the other schedules of one chunk.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
-from math import isqrt
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import gcd, isqrt
 from typing import Any
 
 import numpy as np
 
-from autoplan.spec import Configuration, Problem
+from autoplan.spec import Configuration, Moe, Problem
 from autoplan.spec.problem import num_microbatches
-from autoplan.spec.rules import holds
+from autoplan.spec.rule import Rule
+from autoplan.spec.rules import RULES
+from autoplan.spec.valid_rules import ENDS
 from costmodels.batch import Batch, Bools, Ints, even_cuts
-from solver.options import CHOICES, SEARCHED, Condition, SearchOptions
+from solver.options import CHOICES, OPERATORS, SEARCHED, Condition, SearchOptions
 
-_CHOSEN = ("sequence_parallel", "zero_stage", "micro_batch", "schedule", "recompute")
+Axis = tuple[str, ...]
+LEVELS: tuple[tuple[Axis, ...], ...] = (
+    (("tp",), ("cp",), ("cp_method",), ("sequence_parallel",), ("ep",), ("etp",), ("micro_batch",)),
+    (("pp",), ("schedule", "virtual_stages")),
+    (("dp_shard",), ("zero_stage",)),
+    (("recompute", "recompute_layers"),),
+)
+"""The axes of every level, in the order in which they are decided; names of one axis are decided together."""
+DEGREES = ("tp", "cp", "pp", "dp_shard")
+DATA_PARALLEL = frozenset({"dp_replicate", "dp_shard"})
+TWO_CHUNKS = ("zb-v", "dualpipe-v")
 _DEFAULT = Configuration()
-_ALONE = ("cp_method", "ep", "etp", "virtual_stages", "recompute_layers")
+
+
+@dataclass(frozen=True)
+class Space:
+    """The tree of a problem within options."""
+
+    problem: Problem
+    options: SearchOptions
+
+    def root(self) -> Batch:
+        """Return the node at which nothing is decided."""
+        start = replace(_DEFAULT, dp_replicate=self.problem.cluster.num_devices)
+        root = Batch.of([start], np.zeros((1, 1), dtype=np.int16))
+        return root.take(self._keeps(root, frozenset(), frozenset()))
+
+    def refine(self, nodes: Batch, level: int) -> tuple[Batch, Ints]:
+        """Return the children (k,) of nodes by deciding the axes of a level, and which node each comes from (k,)."""
+        parents = np.arange(len(nodes))
+        known = frozenset(name for before in LEVELS[:level] for axis in before for name in axis)
+        for axis in LEVELS[level]:
+            nodes, index = self._decide(nodes, axis)
+            keep = self._keeps(nodes, known, known | frozenset(axis))
+            known |= frozenset(axis)
+            nodes, parents = nodes.take(keep), parents[index[keep]]
+        return nodes, parents
+
+    def _decide(self, nodes: Batch, axis: Axis) -> tuple[Batch, Ints]:
+        """Return nodes with every value of an axis that leaves a whole number of replicas, and where they are from."""
+        columns = dict(zip(axis, self._choices[axis], strict=True))
+        size = len(columns[axis[0]])
+        index = np.repeat(np.arange(len(nodes)), size)
+        decided: dict[str, Any] = {name: np.tile(values, len(nodes)) for name, values in columns.items()}
+        if axis[0] in DEGREES:
+            left, degree = nodes.dp_replicate[index], decided[axis[0]]
+            whole = left % degree == 0
+            index, left, degree = index[whole], left[whole], degree[whole]
+            decided = {axis[0]: degree, "dp_replicate": left // degree}
+        return replace(nodes.take(index), **decided), index
+
+    def _keeps(self, nodes: Batch, before: frozenset[str], known: frozenset[str]) -> Bools:
+        """Return which nodes keep what is decided by the names of `known` that were not known `before`."""
+        keep = np.ones(len(nodes), dtype=np.bool_)
+        for rule, names in self._rules:
+            if _answers(names, known) and (not before or not _answers(names, before)):
+                keep &= rule.holds(self.problem, nodes)
+        for name in sorted(_answered(known) - _answered(before)):
+            keep &= self._allows(name, getattr(nodes, name))
+        if "cp_method" in known - before and "cp_method" not in self.options.fix:
+            keep &= (nodes.cp > 1) | (nodes.cp_method == _DEFAULT.cp_method)
+        if "schedule" in known - before:
+            keep &= self._is_canonical(nodes)
+        return keep
+
+    def _allows(self, name: str, values: Any) -> Bools:
+        """Return which values of one field the pins and the forbidden regions allow."""
+        keep = np.ones(len(values), dtype=np.bool_)
+        if name in self.options.fix:
+            keep &= values == self.options.fix[name]
+        for condition in self._conditions:
+            if condition.name == name:
+                keep &= ~OPERATORS[condition.operator](values, condition.operand)
+        return keep
+
+    def _is_canonical(self, nodes: Batch) -> Bools:
+        """Return where a schedule of one chunk stands for itself, not for 1f1b where that is allowed."""
+        if not self._allows("schedule", np.asarray(["1f1b"]))[0]:
+            return np.ones(len(nodes), dtype=np.bool_)
+        one_microbatch = num_microbatches(self.problem, nodes) == 1
+        twins = (nodes.pp == 1) | (one_microbatch & (nodes.schedule == "gpipe"))
+        keep: Bools = ~twins | (nodes.schedule == "1f1b")
+        return keep
+
+    @cached_property
+    def _conditions(self) -> tuple[Condition, ...]:
+        return tuple(map(Condition.parse, self.options.forbid))
+
+    @cached_property
+    def _rules(self) -> tuple[tuple[Rule, frozenset[str]], ...]:
+        """The rules that nodes have to keep, each with what it asks for."""
+        kinds = {"valid", "runnable"} if self.options.runnable_only else {"valid"}
+        return tuple((rule, _asked(rule, self.problem)) for rule in RULES if rule.kind in kinds)
+
+    @cached_property
+    def _choices(self) -> dict[Axis, tuple[Any, ...]]:
+        """The values of every axis."""
+        problem, every = self.problem, divisors(self.problem.cluster.num_devices)
+        has_experts = any(isinstance(block.feed_forward, Moe) for block in problem.model.blocks)
+        per_node = gcd(*(group.devices_per_node for group in problem.cluster.groups))
+        values: dict[str, Any] = dict.fromkeys(DEGREES, every) | CHOICES
+        values |= {
+            "ep": every if has_experts else [1],
+            "etp": [d for d in divisors(per_node) if d in every] if has_experts else [1],
+            "micro_batch": divisors(problem.workload.global_batch),
+        }
+        values |= {name: [pinned] for name, pinned in self.options.fix.items()}
+        most = self.options.fix.get("virtual_stages", (problem.model.num_layers + ENDS) // 2)
+        choices: dict[Axis, tuple[Any, ...]]
+        choices = {axis: (np.asarray(values[axis[0]]),) for level in LEVELS for axis in level if len(axis) == 1}
+        choices["schedule", "virtual_stages"] = _schedules(values["schedule"], int(most))
+        layers = self.options.fix.get("recompute_layers", 0)
+        choices["recompute", "recompute_layers"] = (
+            np.asarray(values["recompute"]),
+            np.full(len(values["recompute"]), layers),
+        )
+        return choices
 
 
 def enumerate_space(problem: Problem, options: SearchOptions) -> Batch:
     """Return every configuration of the problem within the options, with even cuts; (0,) arrays when there is none."""
-    axes = _choices(problem, options)
-    degrees = _degrees(problem, options)
-    batch = _product(degrees, axes)
-    keep = holds(problem, batch, kind="valid") & _allowed(batch, options) & _is_canonical(problem, batch, options)
-    if options.runnable_only:
-        keep &= holds(problem, batch, kind="runnable")
-    batch = batch.take(keep)
-    return replace(batch, cuts=even_cuts(problem.model.num_layers, batch.pp)) if len(batch) else batch
+    space = Space(problem, options)
+    nodes = space.root()
+    for level in range(len(LEVELS)):
+        nodes, _ = space.refine(nodes, level)
+    return replace(nodes, cuts=even_cuts(problem.model.num_layers, nodes.chunks)) if len(nodes) else nodes
 
 
 def trim_cuts(batch: Batch) -> Batch:
     """Return the batch with no more columns of cuts than its longest pipeline needs."""
-    return replace(batch, cuts=batch.cuts[:, : int(batch.pp.max()) + 1])
+    return replace(batch, cuts=batch.cuts[:, : int(batch.chunks.max()) + 1])
 
 
 def divisors(number: int) -> list[int]:
@@ -52,12 +173,45 @@ def divisors(number: int) -> list[int]:
     return sorted({*small, *(number // d for d in small)})
 
 
-def _choices(problem: Problem, options: SearchOptions) -> dict[str, Sequence[Any]]:
-    axes: dict[str, Sequence[Any]] = {name: CHOICES[name] for name in _CHOSEN if name in CHOICES}
-    axes["schedule"] = SEARCHED
-    axes["micro_batch"] = divisors(problem.workload.global_batch)
-    axes |= {name: (getattr(_DEFAULT, name),) for name in _ALONE}
-    return axes | {name: (options.fix[name],) for name in axes if name in options.fix}
+def _schedules(names: Any, most_chunks: int) -> tuple[Any, Any]:
+    """Return schedules and numbers of chunks a rank that go together."""
+    pairs = [
+        (name, chunks)
+        for name in names
+        if name in SEARCHED
+        for chunks in (range(2, most_chunks + 1) if name == "interleaved" else [2 if name in TWO_CHUNKS else 1])
+    ]
+    return np.asarray([name for name, _ in pairs], dtype=np.str_), np.asarray([v for _, v in pairs], dtype=np.int64)
+
+
+def _answers(names: frozenset[str], known: frozenset[str]) -> bool:
+    """Return whether a rule that asks for `names` has its answer; data parallelism counts as a product at first."""
+    needed = names if "zero_stage" in names else names - DATA_PARALLEL
+    late = bool(names & DATA_PARALLEL) and "pp" not in known
+    return needed <= known and not late
+
+
+def _answered(known: frozenset[str]) -> frozenset[str]:
+    """Return the fields whose values are final once `known` are decided."""
+    return known | {"dp_replicate"} if "dp_shard" in known else known
+
+
+class _Recorder:
+    """A configuration that notes which of its fields are asked for."""
+
+    def __init__(self) -> None:
+        self.asked: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        self.asked |= DATA_PARALLEL if name == "dp" else {name}
+        return getattr(_DEFAULT, name)
+
+
+def _asked(rule: Rule, problem: Problem) -> frozenset[str]:
+    """Return the fields of a configuration that a rule asks for."""
+    recorder = _Recorder()
+    rule.holds(problem, recorder)
+    return frozenset(recorder.asked)
 
 
 def plainest(problem: Problem, options: SearchOptions) -> Batch:
@@ -84,50 +238,14 @@ def plainest(problem: Problem, options: SearchOptions) -> Batch:
         "schedule": np.full(size, "gpipe"),
         "recompute": np.full(size, "full" if options.fix.get("recompute_layers") else "none"),
         "micro_batch": ones,
-        **{name: np.full(size, getattr(_DEFAULT, name)) for name in _ALONE},
+        **{
+            name: np.full(size, getattr(_DEFAULT, name))
+            for name in ("cp_method", "ep", "etp", "virtual_stages", "recompute_layers")
+        },
     }
     columns |= {name: np.full(size, pinned) for name, pinned in options.fix.items()}
     return _batch(columns | {"cp": cp})
 
 
-def _degrees(problem: Problem, options: SearchOptions) -> dict[str, Ints]:
-    """Return the degree tuples (k,) that some valid configuration may have."""
-    plain = plainest(problem, options)
-    plain = plain.take(holds(problem, plain, kind="valid"))
-    return {name: getattr(plain, name) for name in ("dp_replicate", "dp_shard", "cp", "tp", "pp")}
-
-
-def _product(degrees: dict[str, Ints], axes: dict[str, Sequence[Any]]) -> Batch:
-    names = [*_CHOSEN, *_ALONE]
-    grids = np.meshgrid(*(np.asarray(axes[name]) for name in names), indexing="ij")
-    choices = {name: grid.ravel() for name, grid in zip(names, grids, strict=True)}
-    num_choices, num_degrees = grids[0].size, len(degrees["tp"])
-    return _batch(
-        {name: np.repeat(column, num_choices) for name, column in degrees.items()}
-        | {name: np.tile(column, num_degrees) for name, column in choices.items()}
-    )
-
-
 def _batch(columns: dict[str, Any]) -> Batch:
     return Batch(**columns, cuts=np.zeros((len(columns["tp"]), 2), dtype=np.int64))
-
-
-def _allowed(batch: Batch, options: SearchOptions) -> Bools:
-    keep = np.ones(len(batch), dtype=np.bool_)
-    for name, pinned in options.fix.items():
-        keep &= getattr(batch, name) == pinned
-    for text in options.forbid:
-        keep &= ~Condition.parse(text).holds(batch)
-    return keep
-
-
-def _is_canonical(problem: Problem, batch: Batch, options: SearchOptions) -> Bools:
-    """Return where an entry stands for itself: a gpipe one with a twin only when no 1f1b is allowed."""
-    twins = (batch.pp == 1) | (num_microbatches(problem, batch) == 1)
-    of_schedule = SearchOptions(
-        fix={name: pin for name, pin in options.fix.items() if name == "schedule"},
-        forbid=tuple(text for text in options.forbid if Condition.parse(text).name == "schedule"),
-    )
-    standard = np.full(len(batch), "1f1b")
-    keep: Bools = ~(twins & _allowed(replace(batch, schedule=standard), of_schedule)) | (batch.schedule == standard)
-    return keep

@@ -1,0 +1,105 @@
+"""What sizes and pipeline alone make stages cost, however data parallelism is sharded: no way of sharding costs less.
+
+The data-parallel degree of a configuration counts, not how its ranks divide into replicas and shards, nor what is
+sharded. Left are the passes without data-parallel communication, the optimizer's step on states that are cut over as
+many ranks as there are, and the bytes of these states and of all that comes and goes, without gathered weights.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from autoplan.spec import Problem
+from autoplan.spec.problem import num_microbatches
+from costmodels.batch import Batch, Floats
+from costmodels.bounds import ROUNDING, count_model
+from costmodels.calibrated import coefficients_of
+from costmodels.coefficients import resolve_rates
+from costmodels.hardware import resolve_hardware
+from costmodels.links import resolve_links
+from costmodels.matmul import resolve_matmul
+from costmodels.measured import resolve_layer_ratios
+from costmodels.pipeline import flight_table
+from costmodels.stage_costs import StageCosts
+from costmodels.step_terms import sends_block
+from costmodels.unit_costs import UnitCosts, alike_units, unit_costs
+from costmodels.unit_seconds import price_passes
+from costmodels.work import count_work
+
+AT_ONCE = 1 << 13
+"""Configurations whose work is counted at a time."""
+WITHOUT = "gathered_weights"
+
+
+def least_costs(problem: Problem, batch: Batch) -> StageCosts:
+    """Return what stages cost at least, of every configuration, whatever its dp_replicate, dp_shard and zero_stage."""
+    sharded = _all_sharded(batch)
+    index, first = alike_units(sharded)
+    keys = sharded.take(first)
+    costs = unit_costs(problem, keys, None)
+    static = _static_bytes(costs)
+    if problem.stack.data_parallel == "ddp":
+        static = np.minimum(static, _static_bytes(unit_costs(problem, _with_zero(keys, 1), None)))
+    s, m = costs.seconds, num_microbatches(problem, batch)
+    flights, flight = flight_table(batch.schedule, batch.pp, batch.virtual_stages, m, int(batch.chunks.max()))
+    alike = StageCosts(
+        forward_seconds=s.all_forward - s.data_forward,
+        backward_seconds=s.all_backward - s.data_backward,
+        weight_seconds=s.weight,
+        hidden_seconds=s.hidden_forward + s.hidden_backward,
+        reduce_seconds=np.zeros_like(s.reduce),
+        optimizer_seconds=s.optimizer,
+        static_bytes=static,
+        in_flight_bytes=costs.in_flight_bytes,
+        send_seconds=s.send,
+        send_blocks=np.full(len(first), sends_block(problem, costs.resolved.hardware)),
+        num_microbatches=m[first],
+        flights=flights,
+        flight=flight[first],
+        step_seconds=costs.resolved.rates.step_seconds,
+        jitter=costs.jitter,
+    )
+    return replace(alike.take(index), num_microbatches=m, flight=flight)
+
+
+def least_seconds(problem: Problem, batch: Batch) -> Floats:
+    """Return what no step (n,) of configurations of the same sizes takes less than, whatever their pipeline is.
+
+    All ranks together have the work of all micro-batches to do, and one micro-batch goes through all of the model.
+    """
+    seconds = np.empty(len(batch))
+    for start in range(0, len(batch), AT_ONCE):
+        rows = slice(start, start + AT_ONCE)
+        seconds[rows] = _least_seconds(problem, batch.take(rows))
+    return seconds
+
+
+def _least_seconds(problem: Problem, batch: Batch) -> Floats:
+    hardware, coefficients = resolve_hardware(problem), coefficients_of(problem)
+    rates = resolve_rates(problem, hardware, coefficients)
+    matmul, links = resolve_matmul(problem, hardware), resolve_links(problem, hardware, rates.links)
+    work = count_work(problem, batch, hardware=hardware, matmul=matmul, links=links)
+    ratios = resolve_layer_ratios(problem, hardware, matmul, links, rates, batch.micro_batch, batch.tp)
+    of_forward, of_backward = ratios.unit_ratios(np.arange(len(batch)))
+    passes = price_passes(work, rates, of_forward=of_forward, of_backward=of_backward)
+    turn = passes.forward + passes.backward + passes.weight + passes.tensor + passes.context + passes.expert
+    model = (turn - passes.hidden_forward - passes.hidden_backward)[:, :-1] @ count_model(problem.model)
+    share = problem.workload.global_batch * batch.tp * batch.cp / (batch.micro_batch * problem.cluster.num_devices)
+    jitter = float(rates.jitter * np.log2(hardware.num_nodes))
+    bound: Floats = (model * np.maximum(share, 1.0) * (1 + jitter) + rates.step_seconds) * ROUNDING
+    return bound
+
+
+def _static_bytes(costs: UnitCosts) -> Floats:
+    """Return the bytes (n, u) that are held once, but for gathered weights."""
+    return sum((term.static for name, term in costs.held.items() if name != WITHOUT), np.zeros(1))
+
+
+def _all_sharded(batch: Batch) -> Batch:
+    """Return the batch with all data-parallel ranks in one shard group that shards everything."""
+    one = np.ones_like(batch.dp_shard)
+    return _with_zero(replace(batch, dp_shard=batch.dp, dp_replicate=one), 3)
+
+
+def _with_zero(batch: Batch, zero_stage: int) -> Batch:
+    return replace(batch, zero_stage=np.where(batch.dp * batch.cp > 1, zero_stage, 0))
