@@ -42,7 +42,7 @@ class Evaluation:
 
 def stage_costs(problem: Problem, batch: Batch) -> StageCosts:
     """Return what a stage costs as a sum over its units, whatever the cuts."""
-    max_chunks = batch.cuts.shape[1] - 1
+    max_chunks = int(batch.chunks.max(initial=1))
     blocks = list(_blocks(len(batch)))
     first = _block_costs(problem, _without_cuts(batch, blocks[0]), max_chunks)
     if len(blocks) == 1:
