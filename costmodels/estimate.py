@@ -41,9 +41,6 @@ from costmodels.step_terms import sends_block, simulate_events
 from costmodels.uncertainty import find_sources, step_range
 from costmodels.unit_costs import UnitCosts, unit_costs
 
-BUSY_TERMS = ("compute", "recompute", "optimizer")
-"""The terms of a step in which a device computes."""
-
 __all__ = [
     "Evaluation",
     "StageCosts",
@@ -98,7 +95,7 @@ def estimate(
         model_flops=flops,
         mfu=flops / (step * hardware.cluster_peak_flops),
         tokens_per_second=problem.workload.tokens / step,
-        energy_joules=_energy_joules(hardware.cluster_power, breakdown),
+        energy_joules=_energy_joules(hardware.cluster_power, result),
         cost=None if price is None else float(step_cost(price, step_seconds=step, num_devices=1)),
         sources=sources,
         assumptions=(*find_assumptions(problem, batch, costs.resolved), bounds.said),
@@ -106,12 +103,12 @@ def estimate(
     )
 
 
-def _energy_joules(cluster: DevicePower | None, breakdown: dict[str, float]) -> float | None:
-    """Return the joules of a step, of the busiest rank's terms: all but `BUSY_TERMS` is waiting."""
+def _energy_joules(cluster: DevicePower | None, result: Evaluation) -> float | None:
+    """Return the joules of one step: a device that does not compute waits."""
     if cluster is None:
         return None
-    busy = sum(breakdown[term] for term in BUSY_TERMS)
-    waiting = sum(breakdown.values()) - busy
+    busy = float(result.busy_seconds[0])
+    waiting = float(result.step_seconds[0]) - busy
     return float(step_energy_joules(cluster, busy_seconds=busy, waiting_seconds=waiting, num_devices=1))
 
 

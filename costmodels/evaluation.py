@@ -18,7 +18,7 @@ from costmodels.coefficients import Coefficients
 from costmodels.hardware import resolve_hardware
 from costmodels.pipeline import flight_table
 from costmodels.stage_costs import PER_CONFIGURATION, StageCosts, count_units, sum_chunks, sum_units_each
-from costmodels.step_terms import finish_ranks, sends_block, step_terms
+from costmodels.step_terms import busy_seconds, finish_ranks, sends_block, step_terms
 from costmodels.unit_costs import UnitCosts, alike_units, unit_costs
 
 MOST_ROWS, MOST_CHUNKS, FEW_ROWS = 1 << 16, 1 << 18, 1 << 12
@@ -29,11 +29,13 @@ MOST_ROWS, MOST_CHUNKS, FEW_ROWS = 1 << 16, 1 << 18, 1 << 12
 class Evaluation:
     """What n configurations cost.
 
-    `terms` (each (n,)) add up to `step_seconds` (n,); `peak_memory_bytes` (n,) is of the fullest pipeline rank, and
-    `fits` (n,) compares it with `memory_limit_bytes`.
+    `terms` (each (n,)) add up to `step_seconds` (n,), of which a device computes for `busy_seconds` (n,) in the mean
+    over all of them; `peak_memory_bytes` (n,) is of the fullest pipeline rank, and `fits` (n,) compares it with
+    `memory_limit_bytes`.
     """
 
     step_seconds: Floats
+    busy_seconds: Floats
     terms: dict[str, Floats]
     peak_memory_bytes: Floats
     memory_limit_bytes: int
@@ -81,12 +83,13 @@ def evaluate(problem: Problem, batch: Batch, *, coefficients: Coefficients | Non
     for rows in blocks:
         block = _trimmed(batch, rows)
         part = _evaluate_block(problem, block, coefficients)
-        found = part.terms | {"step": part.step_seconds, "peak": part.peak_memory_bytes}
+        found = part.terms | {"step": part.step_seconds, "busy": part.busy_seconds, "peak": part.peak_memory_bytes}
         for name, values in found.items():
             arrays.setdefault(name, np.empty(len(batch)))[rows] = values
-    step, peak, limit = arrays.pop("step"), arrays.pop("peak"), memory_limit(problem)
+    step, busy, peak, limit = arrays.pop("step"), arrays.pop("busy"), arrays.pop("peak"), memory_limit(problem)
     return Evaluation(
         step_seconds=step,
+        busy_seconds=busy,
         terms=arrays,
         peak_memory_bytes=peak,
         memory_limit_bytes=limit,
@@ -123,6 +126,7 @@ def evaluate_units(
     peak, limit = held.max(axis=1), hardware.memory_limit_bytes
     return Evaluation(
         step_seconds=sum(terms.values(), np.zeros(len(batch))),
+        busy_seconds=busy_seconds(batch, seconds, counts, num_microbatches=m),
         terms=terms,
         peak_memory_bytes=peak,
         memory_limit_bytes=limit,

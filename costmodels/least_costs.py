@@ -5,6 +5,7 @@ sharded. Left are the passes without data-parallel communication, the optimizer'
 many ranks as there are, and the bytes of these states and of all that comes and goes, without gathered weights.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -20,10 +21,11 @@ from costmodels.links import resolve_links
 from costmodels.matmul import resolve_matmul
 from costmodels.measured import resolve_layer_ratios
 from costmodels.pipeline import flight_table
+from costmodels.pricing import Rates
 from costmodels.stage_costs import StageCosts
 from costmodels.step_terms import sends_block
 from costmodels.unit_costs import UnitCosts, alike_units, unit_costs
-from costmodels.unit_seconds import price_passes
+from costmodels.unit_seconds import UnitPasses, price_passes
 from costmodels.work import count_work
 
 AT_ONCE = 1 << 13
@@ -67,27 +69,60 @@ def least_seconds(problem: Problem, batch: Batch) -> Floats:
 
     All ranks together have the work of all micro-batches to do, and one micro-batch goes through all of the model.
     """
-    seconds = np.empty(len(batch))
+    return _by_block(_least_seconds, problem, batch)
+
+
+def least_busy_seconds(problem: Problem, batch: Batch) -> Floats:
+    """Return for how long (n,) a device computes at least, in the mean over all, with sizes as they are.
+
+    That is what all micro-batches cost without recompute, the optimizer and the adding up of gradients.
+    """
+    return _by_block(_least_busy_seconds, problem, batch)
+
+
+def _by_block(function: Callable[[Problem, Batch], Floats], problem: Problem, batch: Batch) -> Floats:
+    """Return the values (n,) of a function of configurations, taken some at a time."""
+    values = np.empty(len(batch))
     for start in range(0, len(batch), AT_ONCE):
         rows = slice(start, start + AT_ONCE)
-        seconds[rows] = _least_seconds(problem, batch.take(rows))
-    return seconds
+        values[rows] = function(problem, batch.take(rows))
+    return values
 
 
 def _least_seconds(problem: Problem, batch: Batch) -> Floats:
+    passes, rates = _passes(problem, batch)
+    turn = passes.forward + passes.backward + passes.weight + passes.tensor + passes.context + passes.expert
+    model = (turn - passes.hidden_forward - passes.hidden_backward)[:, :-1] @ count_model(problem.model)
+    jitter = float(rates.jitter * np.log2(resolve_hardware(problem).num_nodes))
+    share = np.maximum(_microbatches_of_all(problem, batch), 1.0)
+    bound: Floats = (model * share * (1 + jitter) + rates.step_seconds) * ROUNDING
+    return bound
+
+
+def _least_busy_seconds(problem: Problem, batch: Batch) -> Floats:
+    passes, _ = _passes(problem, batch)
+    model = (passes.forward + passes.backward + passes.weight)[:, :-1] @ count_model(problem.model)
+    bound: Floats = model * _microbatches_of_all(problem, batch) * ROUNDING
+    return bound
+
+
+def _microbatches_of_all(problem: Problem, batch: Batch) -> Floats:
+    """Return micro-batches over pipeline ranks (n,), which the sizes alone decide."""
+    share: Floats = (
+        problem.workload.global_batch * batch.tp * batch.cp / (batch.micro_batch * problem.cluster.num_devices)
+    )
+    return share
+
+
+def _passes(problem: Problem, batch: Batch) -> tuple[UnitPasses, Rates]:
+    """Return the seconds of the passes (n, u) of a micro-batch, and the rates that priced them."""
     hardware, coefficients = resolve_hardware(problem), coefficients_of(problem)
     rates = resolve_rates(problem, hardware, coefficients)
     matmul, links = resolve_matmul(problem, hardware), resolve_links(problem, hardware, rates.links)
     work = count_work(problem, batch, hardware=hardware, matmul=matmul, links=links)
     ratios = resolve_layer_ratios(problem, hardware, matmul, links, rates, batch.micro_batch, batch.tp)
     of_forward, of_backward = ratios.unit_ratios(np.arange(len(batch)))
-    passes = price_passes(work, rates, of_forward=of_forward, of_backward=of_backward)
-    turn = passes.forward + passes.backward + passes.weight + passes.tensor + passes.context + passes.expert
-    model = (turn - passes.hidden_forward - passes.hidden_backward)[:, :-1] @ count_model(problem.model)
-    share = problem.workload.global_batch * batch.tp * batch.cp / (batch.micro_batch * problem.cluster.num_devices)
-    jitter = float(rates.jitter * np.log2(hardware.num_nodes))
-    bound: Floats = (model * np.maximum(share, 1.0) * (1 + jitter) + rates.step_seconds) * ROUNDING
-    return bound
+    return price_passes(work, rates, of_forward=of_forward, of_backward=of_backward), rates
 
 
 def _static_bytes(costs: UnitCosts) -> Floats:

@@ -221,6 +221,18 @@ def step_terms(
     return terms | {"overhead": total * jitter + step_seconds}
 
 
+def busy_seconds(batch: Batch, seconds: UnitSeconds, counts: Floats, *, num_microbatches: Ints) -> Floats:
+    """Return for how long of a step a device computes, in the mean over the pipeline's ranks (n,).
+
+    Forward, backward and recompute of all micro-batches, and the optimizer: what they cost in all, whoever does it.
+    """
+    units = counts.sum(axis=1)
+    passes = (units * (seconds.forward + seconds.backward + seconds.recompute)).sum(axis=1)
+    optimizer = (units * seconds.optimizer).sum(axis=1)
+    busy: Floats = (num_microbatches * passes + optimizer) / batch.pp
+    return busy
+
+
 def step_total(
     batch: Batch, seconds: UnitSeconds, counts: Floats, finish: Floats, *, step_seconds: Any, jitter: Any
 ) -> Floats:
