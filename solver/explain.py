@@ -21,7 +21,8 @@ from costmodels.stage_costs import count_units, sum_units
 from solver.assemble import hash_inputs, plan_cuts
 from solver.changes import with_memory
 from solver.infeasible import reason
-from solver.options import CHOICES, PinValue, SearchOptions
+from solver.options import CHOICES, SearchOptions
+from solver.pins import PinValue
 from solver.search import find
 from solver.space import enumerate_space
 

@@ -1,11 +1,12 @@
-"""What the user may ask of the search: pins, forbidden regions, runners-up, a time limit.
+"""What the user may ask of the search: an objective, pins, forbidden regions, runners-up, a time limit.
 
-A pin names a field of `Configuration` and a value; a forbidden region is ``NAME OPERATOR VALUE``, such as
-``cp>1`` or ``recompute==full``. Both are parsed strictly: text is never evaluated.
+A pin names a field of `Configuration` and a value, such as ``tp=8``, or layers or stages (`solver.pins`); a forbidden
+region is ``NAME OPERATOR VALUE``, such as ``cp>1`` or ``recompute==full``. Both are parsed strictly: text is never
+evaluated.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, fields
 from typing import Any, Literal, get_args
 
@@ -14,8 +15,8 @@ import numpy as np
 from autoplan.errors import ConfigurationError
 from autoplan.spec import Configuration, CpMethod, Recompute, Schedule
 from autoplan.spec.value import LARGEST_SIZE, NonNegative, Positive, value
+from solver.pins import MODES, LayerPins, PinValue, is_layer_pin
 
-PinValue = int | str | bool
 Objective = Literal["throughput", "cost", "energy", "memory"]
 Solver = Literal["dp", "milp", "cp-sat"]
 
@@ -44,13 +45,14 @@ _CONDITION = re.compile(r"\s*([a-z_0-9]+?)\s*(==|!=|<=|>=|<|>)\s*([A-Za-z0-9_\-]
 class SearchOptions:
     """Limits of one search.
 
-    `fix` pins fields of the configuration; `forbid` lists regions to leave out; `top` is the number of
-    runners-up to list; `time_limit_seconds` ends the search with the best so far; `runnable_only` leaves out
-    what the executor here cannot run. `objective` says what the best plan has least of, and `solver` which method
-    chooses the modes of layers. Raises ConfigurationError that names the flag.
+    `fix` pins fields of the configuration, `pins` layers and stages (`solver.pins`); `forbid` lists regions to leave
+    out; `top` is the number of runners-up to list; `time_limit_seconds` ends the search with the best so far;
+    `runnable_only` leaves out what the executor here cannot run. `objective` says what the best plan has least of, and
+    `solver` which method chooses the modes of layers. Raises ConfigurationError that names the flag.
     """
 
     fix: dict[str, PinValue] = field(default_factory=dict)
+    pins: dict[str, PinValue] = field(default_factory=dict)
     forbid: tuple[str, ...] = ()
     top: NonNegative = 3
     time_limit_seconds: Positive | None = None
@@ -61,6 +63,7 @@ class SearchOptions:
     def __post_init__(self) -> None:
         for name, pinned in self.fix.items():
             check_pin(name, pinned, where=f"--fix {name}={write_value(pinned)}")
+        _check_together(self.fix, LayerPins.parse(self.pins))
         for condition in self.forbid:
             Condition.parse(condition)
         if self.top < 0:
@@ -97,7 +100,7 @@ class Condition:
 
 
 def parse_fix(items: Sequence[str], *, flag: str = "--fix") -> dict[str, PinValue]:
-    """Read pins such as ``tp=8``; raises ConfigurationError that names the flag."""
+    """Read pins such as ``tp=8`` or ``cuts=0,16,32``; raises ConfigurationError that names the flag."""
     pins: dict[str, PinValue] = {}
     for item in items:
         where = f"{flag} {item}"
@@ -106,9 +109,28 @@ def parse_fix(items: Sequence[str], *, flag: str = "--fix") -> dict[str, PinValu
             raise ConfigurationError("not a pin: write NAME=VALUE, such as tp=8", where=where)
         if name in pins:
             raise ConfigurationError(f"{name} is pinned twice", where=where)
-        pins[name] = parse_value(name, text, where=where)
-        check_pin(name, pins[name], where=where)
+        if is_layer_pin(name):
+            pins[name] = text
+            LayerPins.parse(pins_of_layers(pins), flag=flag)
+        else:
+            pins[name] = parse_value(name, text, where=where)
+            check_pin(name, pins[name], where=where)
     return pins
+
+
+def split_list(text: str) -> list[str]:
+    """Return the pins of a list such as ``tp=4,cuts=0,16,32``: a comma parts them where a name and = follow."""
+    return re.split(r",(?=[^,=]+=)", text)
+
+
+def pins_of_layers(pins: Mapping[str, PinValue]) -> dict[str, PinValue]:
+    """Return the pins of layers and stages among pins of both kinds."""
+    return {name: pinned for name, pinned in pins.items() if is_layer_pin(name)}
+
+
+def pins_of_fields(pins: Mapping[str, PinValue]) -> dict[str, PinValue]:
+    """Return the pins of the configuration's fields among pins of both kinds."""
+    return {name: pinned for name, pinned in pins.items() if not is_layer_pin(name)}
 
 
 def parse_value(name: str, text: str, *, where: str) -> PinValue:
@@ -126,8 +148,30 @@ def check_pin(name: str, pinned: PinValue, *, where: str) -> None:
     """Raise ConfigurationError unless `pinned` is a value of the field `name` that the search has."""
     check_value(name, pinned, where=where)
     if name == "schedule" and pinned not in SEARCHED:
-        message = f"the search has {' and '.join(SEARCHED)}; `autoplan estimate` takes {pinned}"
+        message = f"the search has {', '.join(SEARCHED[:-1])} and {SEARCHED[-1]}; `autoplan estimate` takes {pinned}"
         raise ConfigurationError(message, where=where)
+
+
+def _check_together(fix: Mapping[str, PinValue], pins: LayerPins) -> None:
+    """Raise ConfigurationError where pins of layers or stages contradict those of fields."""
+    if pins.modes and fix.get("recompute_layers"):
+        raise ConfigurationError(
+            "layers are pinned one by one: leave recompute_layers out", where="--fix recompute_layers"
+        )
+    most = fix.get("recompute", MODES[-1])
+    if most in MODES and pins.heaviest > MODES.index(str(most)):
+        message = f"a layer is pinned to recompute {MODES[pins.heaviest]}, which is more than any layer may repeat"
+        raise ConfigurationError(message, where=f"--fix recompute={most}")
+    stages, chunks = fix.get("pp"), fix.get("virtual_stages", 1)
+    if isinstance(stages, int) and max(pins.stages, default=0) >= stages:
+        raise ConfigurationError(
+            f"stages count from 0 to {stages - 1}", where=f"--fix stages[{max(pins.stages)}].layers"
+        )
+    if pins.cuts is not None and isinstance(stages, int):
+        given, known = len(pins.cuts) - 1, "virtual_stages" in fix
+        if given % stages or (known and given != stages * int(chunks)):
+            wanted = f"{stages} x virtual_stages {chunks}" if known else f"a multiple of {stages}"
+            raise ConfigurationError(f"cuts of {given} chunks, pp asks for {wanted}", where="--fix cuts")
 
 
 def check_value(name: str, pinned: PinValue, *, where: str) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from autoplan.spec import Plan
     from solver.explain import Comparison, Explanation
-    from solver.options import PinValue
+    from solver.pins import PinValue
 
 EXAMPLE = "autoplan explain plan.json --why-not tp=4,pp=2"
 

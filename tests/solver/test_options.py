@@ -3,7 +3,15 @@ import pytest
 from autoplan.errors import ConfigurationError
 from autoplan.spec import Configuration
 from autoplan.spec.codec import from_jsonable, to_jsonable
-from solver.options import Condition, SearchOptions, parse_fix, write_value
+from solver.options import (
+    Condition,
+    SearchOptions,
+    parse_fix,
+    pins_of_fields,
+    pins_of_layers,
+    split_list,
+    write_value,
+)
 
 
 def test_pins_are_read_with_their_types():
@@ -35,6 +43,50 @@ def test_a_bad_pin_names_the_flag(item, says):
     with pytest.raises(ConfigurationError, match=says) as caught:
         parse_fix([item])
     assert caught.value.where == f"--fix {item}"
+
+
+def test_pins_of_fields_and_of_layers_are_told_apart():
+    pins = parse_fix(["tp=8", "layers[0:4].recompute=full", "cuts=0,16,32"])
+    assert pins_of_fields(pins) == {"tp": 8}
+    assert pins_of_layers(pins) == {"layers[0:4].recompute": "full", "cuts": "0,16,32"}
+    options = SearchOptions(fix=pins_of_fields(pins), pins=pins_of_layers(pins))
+    assert from_jsonable(SearchOptions, to_jsonable(options), where="options") == options
+
+
+def test_a_list_of_pins_may_have_cuts():
+    assert split_list("tp=4,cuts=0,16,32,pp=2") == ["tp=4", "cuts=0,16,32", "pp=2"]
+    assert split_list("layers[0:2].recompute=full,layers[3].recompute=none") == [
+        "layers[0:2].recompute=full",
+        "layers[3].recompute=none",
+    ]
+    assert split_list("tp=4,,pp=2") == ["tp=4,", "pp=2"]
+
+
+@pytest.mark.parametrize(
+    ("fix", "pins", "where", "says"),
+    [
+        (
+            {"recompute": "none"},
+            {"layers[0].recompute": "full"},
+            "--fix recompute=none",
+            "more than any layer may repeat",
+        ),
+        ({"recompute_layers": 2}, {"layers[0].recompute": "full"}, "--fix recompute_layers", "pinned one by one"),
+        ({"pp": 2}, {"stages[2].layers": "4"}, "--fix stages[2].layers", "stages count from 0 to 1"),
+        ({"pp": 2}, {"cuts": "0,1,2,8"}, "--fix cuts", "cuts of 3 chunks, pp asks for a multiple of 2"),
+        ({"pp": 2, "virtual_stages": 1}, {"cuts": "0,1,2,3,8"}, "--fix cuts", "cuts of 4 chunks, pp asks for 2 x"),
+    ],
+)
+def test_pins_that_contradict_each_other_are_refused(fix, pins, where, says):
+    with pytest.raises(ConfigurationError, match=says) as caught:
+        SearchOptions(fix=fix, pins=pins)
+    assert caught.value.where == where
+
+
+def test_a_pin_of_layers_names_the_flag():
+    with pytest.raises(ConfigurationError, match="no layers from 4 up to 2") as caught:
+        parse_fix(["layers[4:2].recompute=full"], flag="--why-not")
+    assert caught.value.where == "--why-not layers[4:2].recompute=full"
 
 
 def test_a_pin_given_twice_is_refused():

@@ -1,0 +1,164 @@
+"""Pins of layers and stages, beside those of the configuration's fields.
+
+    layers[FIRST:END].recompute=MODE    layers FIRST up to END − 1 repeat MODE: none, selective or full
+    layers[N].recompute=MODE            layer N does
+    stages[N].layers=COUNT              pipeline rank N has COUNT layers, in all of its chunks
+    cuts=0,…,LAYERS                     the boundaries of all chunks in the order of the layers
+
+such as ``layers[0:4].recompute=full``, ``stages[0].layers=10`` and ``cuts=0,20,40,60,80``. Layers and ranks count from
+0. What contradicts itself is refused where it is read; what contradicts the model where options and problem meet
+(`require_pins`). A configuration that cannot keep the pins is not in the space (`LayerPins.allows`).
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from autoplan.errors import ConfigurationError
+from autoplan.spec.value import LARGEST_SIZE
+from costmodels.batch import Bools
+
+PinValue = int | str | bool
+MODES = ("none", "selective", "full")
+"""What a layer may repeat, by its code: places in ascending order of what is repeated."""
+FORMS = "layers[FIRST:END].recompute=MODE, layers[N].recompute=MODE, stages[N].layers=COUNT or cuts=0,…,LAYERS"
+
+_NAME = re.compile(r"layers\[(-?\d+)(?::(-?\d+))?\]\.recompute|stages\[(-?\d+)\]\.layers|cuts", re.ASCII)
+_STARTS = ("layers", "stages", "cuts")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerPins:
+    """What is pinned of layers and stages.
+
+    `modes` maps layers to codes of `MODES`, `stages` pipeline ranks to numbers of layers; `cuts` are all boundaries.
+    """
+
+    modes: dict[int, int]
+    stages: dict[int, int]
+    cuts: tuple[int, ...] | None = None
+
+    @classmethod
+    def parse(cls, pins: Mapping[str, PinValue], *, flag: str = "--fix") -> "LayerPins":
+        """Read pins by name; raises ConfigurationError that quotes the one which is wrong or contradicts another."""
+        modes: dict[int, int] = {}
+        stages: dict[int, int] = {}
+        cuts = None
+        for name, pinned in pins.items():
+            where = f"{flag} {name}={pinned}"
+            match = _NAME.fullmatch(name)
+            if match is None:
+                raise ConfigurationError(f"not a pin of layers or stages: write {FORMS}", where=where)
+            first, end, stage = match.groups()
+            if name == "cuts":
+                cuts = _read_cuts(pinned, where=where)
+            elif stage is not None:
+                stages[_read_place(stage, where=where)] = _read_count(pinned, where=where)
+            else:
+                modes |= _read_layers(first, end, pinned, known=modes, where=where)
+        if cuts is not None and stages:
+            raise ConfigurationError("cuts say what every stage has: give one of both", where=f"{flag} cuts")
+        return cls(modes=modes, stages=stages, cuts=cuts)
+
+    def __bool__(self) -> bool:
+        return bool(self.modes or self.stages or self.cuts is not None)
+
+    @property
+    def heaviest(self) -> int:
+        """The code of the most that a pinned layer repeats."""
+        return max(self.modes.values(), default=0)
+
+    def allows(self, configurations: Any) -> Bools:
+        """Return which configurations (n,) can keep the pins: number of chunks and stages, and recompute.
+
+        With several chunks a rank all layers are alike.
+        """
+        pp, chunks = configurations.pp, configurations.virtual_stages
+        keep: Bools = pp > max(self.stages, default=-1)
+        if self.cuts is not None:
+            empty = any(first == end for first, end in pairwise(self.cuts))
+            keep &= (pp * chunks == len(self.cuts) - 1) & (chunks > int(empty))
+        if self.modes:
+            tier = np.select([configurations.recompute == mode for mode in MODES], range(len(MODES)))
+            alike = tier == (self.heaviest if len(set(self.modes.values())) == 1 else -1)
+            keep &= np.where(chunks == 1, tier >= self.heaviest, alike)
+        return keep
+
+    def allows_cuts(self, cuts: tuple[int, ...], ranks: tuple[int, ...]) -> bool:
+        """Return whether chunks with these boundaries, each on the pipeline rank that `ranks` says, keep the pins."""
+        if self.cuts is not None:
+            return cuts == self.cuts
+        held = dict.fromkeys(self.stages, 0)
+        for rank, (first, end) in zip(ranks, pairwise(cuts), strict=True):
+            if rank in held:
+                held[rank] += end - first
+        return held == self.stages
+
+
+def is_layer_pin(name: str) -> bool:
+    """Return whether a pin's name is of layers or stages, well written or not, and not of a configuration's field."""
+    return re.split(r"[^a-z]", name, maxsplit=1)[0] in _STARTS
+
+
+def require_pins(pins: LayerPins, num_layers: int, *, flag: str = "--fix") -> None:
+    """Raise ConfigurationError where pins ask for layers that a model of `num_layers` does not have."""
+    beyond = [layer for layer in pins.modes if layer >= num_layers]
+    if beyond:
+        raise ConfigurationError(
+            f"the model has layers 0 to {num_layers - 1}", where=f"{flag} layers[{min(beyond)}].recompute"
+        )
+    if pins.cuts is not None and pins.cuts[-1] != num_layers:
+        raise ConfigurationError(
+            f"the last boundary is {pins.cuts[-1]}, the model has {num_layers} layers", where=f"{flag} cuts"
+        )
+    held = sum(pins.stages.values())
+    if held > num_layers:
+        named = ", ".join(f"stages[{stage}]" for stage in pins.stages)
+        raise ConfigurationError(f"{held} layers, the model has {num_layers}", where=f"{flag} {named}")
+
+
+def _read_cuts(pinned: PinValue, *, where: str) -> tuple[int, ...]:
+    parts = str(pinned).split(",")
+    if not all(re.fullmatch(r"\s*\d{1,10}\s*", part, re.ASCII) for part in parts):
+        raise ConfigurationError("cuts are layer numbers, such as 0,20,40", where=where)
+    cuts = tuple(map(int, parts))
+    if len(cuts) < 2 or cuts[0] != 0 or list(cuts) != sorted(cuts):
+        raise ConfigurationError("cuts ascend from 0 to the number of layers", where=where)
+    if len(set(cuts[1:-1])) < len(cuts) - 2:
+        raise ConfigurationError("only the first and the last chunk may be without layers", where=where)
+    return cuts
+
+
+def _read_place(text: str, *, where: str) -> int:
+    place = int(text)
+    if place < 0:
+        raise ConfigurationError(f"{place}: layers and stages count from 0", where=where)
+    if place > LARGEST_SIZE:
+        raise ConfigurationError(f"{place} is more than {LARGEST_SIZE}", where=where)
+    return place
+
+
+def _read_count(pinned: PinValue, *, where: str) -> int:
+    text = str(pinned)
+    count = int(text) if re.fullmatch(r"\d{1,10}", text, re.ASCII) else 0
+    if count < 1:
+        raise ConfigurationError(f"a stage has 1 or more layers, not {text}", where=where)
+    return count
+
+
+def _read_layers(first: str, end: str | None, pinned: PinValue, *, known: dict[int, int], where: str) -> dict[int, int]:
+    start = _read_place(first, where=where)
+    stop = start + 1 if end is None else _read_place(end, where=where)
+    if stop <= start:
+        raise ConfigurationError(f"no layers from {start} up to {stop}: the second number is the larger", where=where)
+    if pinned not in MODES:
+        raise ConfigurationError(f"recompute is one of {', '.join(MODES)}", where=where)
+    layers = range(start, stop)
+    twice = [layer for layer in layers if layer in known]
+    if twice:
+        raise ConfigurationError(f"layer {twice[0]} is pinned twice", where=where)
+    return dict.fromkeys(layers, MODES.index(str(pinned)))
