@@ -31,11 +31,10 @@ from costmodels.estimate import evaluate
 from solver import infeasible
 from solver.bounds import Frontier, rank_by_bound
 from solver.options import SearchOptions
-from solver.pipelines import Pipeline, pipelines
 from solver.result import Found, Phase, Progress, SearchResult, rank
 from solver.space import enumerate_space, trim_cuts
-from solver.stages import best_cuts
-from solver.windows import ROUNDING
+from solver.stages import Pipeline, best_cuts, pipelines
+from solver.stages.windows import ROUNDING
 
 FIRST_CHUNK, LARGEST_CHUNK = 32, 512
 

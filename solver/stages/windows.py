@@ -6,7 +6,7 @@ k = in_flight_s and O = Σ optimizer, every stage has
 
 - static + k·activations ≤ memory limit;
 - m·(f + g) ≤ T − O/p, since the stage is busy so long and max_s optimizer_s ≥ O/p;
-- 1f1b: (m − 1)·f + (m − k)·g ≤ T − O/p − W, gpipe: (m − 1)·(f + g) ≤ T − O/p − W (`solver.edges`).
+- 1f1b: (m − 1)·f + (m − k)·g ≤ T − O/p − W, gpipe: (m − 1)·(f + g) ≤ T − O/p − W (`edges`).
 
 Each says of a stage with the layers a … b−1 that ``sums[s, b] − sums[s, a] ≤ room[s]``, with sums that never fall from
 one boundary to the next: costs of layers are not negative, and k ≤ m. So if a stage may have some layers, it may have
@@ -28,7 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodels.batch import Bools, Floats, Ints
-from solver.pipelines import Pipeline
+from solver.stages.pipelines import Pipeline
 
 ROUNDING = 1e-9
 """Sums are taken in other orders here than in the cost model: what is equal on paper must count as equal."""

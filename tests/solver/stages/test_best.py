@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from autoplan.spec import Configuration
 from costmodels.batch import Batch
 from costmodels.estimate import evaluate
-from solver.pipelines import pipelines
 from solver.stages import best_cuts, least_memory
-from tests.solver.mixed import EARLIER_STAGES_HAVE_TIME, LATER_STAGES_HAVE_ROOM, make_case
-from tests.solver.mixed import cases as mixed_cases
+from solver.stages.pipelines import pipelines
 from tests.solver.problems import make_cluster, make_model, make_problem
+from tests.solver.stages.mixed import EARLIER_STAGES_HAVE_TIME, LATER_STAGES_HAVE_ROOM, make_case
+from tests.solver.stages.mixed import cases as mixed_cases
 
 
 def every_cut(num_layers, pp):
@@ -159,7 +159,7 @@ def test_a_budget_of_cuts_leaves_a_bound_on_the_rest(monkeypatch):
     problem = make_problem(model=make_model(layers=24), cluster=make_cluster(per_node=8), global_batch=8)
     configuration = Configuration(pp=8)
     exact = answer(problem, configuration)
-    monkeypatch.setattr("solver.stages.CUTS_TO_COST", 1)
+    monkeypatch.setattr("solver.stages.best.CUTS_TO_COST", 1)
     short = answer(problem, configuration)
     assert short.best.step_seconds >= exact.best.step_seconds
     assert short.bound_seconds <= exact.best.step_seconds * (1 + 1e-9)

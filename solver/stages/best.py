@@ -9,44 +9,41 @@ Objective: min T(x), the step time of `costmodels.estimate.evaluate`:
 
 finish_s being the end of stage s's last backward in the event simulation of the schedule; `Pipeline.step_seconds` adds
 what no cuts change.
-Constraint: static_s + in_flight_s · activations_s ≤ memory limit on every stage s (`solver.edges.edge_memory`).
+Constraint: static_s + in_flight_s · activations_s ≤ memory limit on every stage s (`edges.edge_memory`).
 
-Bound: `solver.edges.bound_edges` gives for every edge (s, a, b), that is x_s = a and x_{s+1} = b, bounds that hold
+Bound: `edges.bound_edges` gives for every edge (s, a, b), that is x_s = a and x_{s+1} = b, bounds that hold
 whatever the other cuts are: φ on finish_s + reduce_s, β on finish_0, ψ = optimizer_s, and ρ(b) = reduce_0 for s = 0;
 all are inf where memory is exceeded. So for every x
 
     T(x) ≥ (max(max_s φ_s, max_s β_s + ρ(x_1)) + max_s ψ_s)·(1 + jitter) + overhead,
 
-and for each of φ, β, ψ `_least_to_go` computes exactly, with layers that are alike told apart by nothing but an index,
+and for each of φ, β, ψ `least_to_go` computes exactly, with layers that are alike told apart by nothing but an index,
 
     V_s(a) = min_b max(φ_s(a, b), V_{s+1}(b)),  V_p(L) = 0.
 
-Boundaries are kept as places in the windows of `solver.windows`, which hold all cuts of at most some time. That time
+Boundaries are kept as places in the windows of `windows`, which hold all cuts of at most some time. That time
 is first a little more than the bound, then more until cuts are found or it is that of near-even cuts or the cutoff.
 
-Search: `_partitions` expands partial cuts in ascending order of the bound that takes for each criterion the greater
+Search: `partitions` expands partial cuts in ascending order of the bound that takes for each criterion the greater
 of what it is so far and V; `best_cuts` costs complete ones (`Pipeline.cost`), some at a time, and ends when the least
 bound left is not below the best time found. Equal stages meet the bound, which is then the schedule's closed form.
 
 Ties: of cuts that are equally fast those that need least memory (`_leaner`), then the more even ones.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from heapq import heappop, heappush
 from itertools import islice, takewhile
-from math import ceil, inf
+from math import inf
 
 import numpy as np
 
-from autoplan.spec import Configuration, Problem
-from costmodels.batch import Batch, Floats, Ints
+from costmodels.batch import Floats, Ints
 from costmodels.bounds import bound_seconds
-from costmodels.estimate import lower_bounds
-from costmodels.hardware import resolve_hardware
-from solver.edges import Edges, bound_edges, edge_memory
-from solver.pipelines import Pipeline, pipelines
-from solver.windows import ROUNDING, Windows, all_windows, find_windows, near_even_cuts
+from solver.stages.edges import Edges, bound_edges
+from solver.stages.partitions import partitions, take_first
+from solver.stages.pipelines import Pipeline
+from solver.stages.windows import ROUNDING, Windows, find_windows, near_even_cuts
 
 FEWEST_LEAVES, MOST_LEAVES = 16, 512
 CUTS_TO_COST = 4096
@@ -74,15 +71,6 @@ class Answer:
 
     best: Solution | None
     bound_seconds: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeastMemory:
-    """The configuration and cuts that need least memory, and what a device has."""
-
-    configuration: Configuration
-    peak_memory_bytes: int
-    memory_limit_bytes: int
 
 
 def best_cuts(pipeline: Pipeline, *, cutoff: float, stop: Callable[[], bool]) -> Answer:
@@ -130,7 +118,7 @@ def _best_within(pipeline: Pipeline, windows: Windows, *, cutoff: float, stop: C
     leaves: list[tuple[int, ...]] = []
     at_once, budget, left = FEWEST_LEAVES, CUTS_TO_COST, inf
     criteria = np.stack([edges.finish, edges.back, edges.optimizer])
-    for bound, cuts in _partitions(criteria, combine, windows, stop):
+    for bound, cuts in partitions(criteria, combine, windows, stop):
         reach = min(cutoff * (1 + ROUNDING), best.step_seconds * (1 - ROUNDING) if best else inf)
         if bound > reach or budget == 0 or stop():
             left = bound
@@ -141,31 +129,6 @@ def _best_within(pipeline: Pipeline, windows: Windows, *, cutoff: float, stop: C
             best, leaves, at_once = _better(pipeline, leaves, best, cutoff), [], min(2 * at_once, MOST_LEAVES)
     best = _better(pipeline, leaves, best, cutoff) if leaves else best
     return Answer(best=best and _leaner(pipeline, edges, best, windows, stop), bound_seconds=left)
-
-
-def least_memory(problem: Problem, space: Batch) -> LeastMemory:
-    """Return what the leanest configuration of a space needs, the smallest maximum over stages of any cuts.
-
-    Configurations come in ascending order of their bound.
-    """
-    bounds = lower_bounds(problem, space)[1]
-    ranked = space.take(np.argsort(bounds, kind="stable"))
-    least, configuration = inf, None
-    for bound, pipeline in zip(np.sort(bounds).tolist(), pipelines(problem, ranked), strict=True):
-        if bound >= least:
-            break
-        needed = _least_bytes(pipeline)
-        if needed < least:
-            least, configuration = needed, pipeline.row.configuration(0)
-    assert configuration is not None, "a space that is asked about has configurations"
-    limit = resolve_hardware(problem).memory_limit_bytes
-    return LeastMemory(configuration=configuration, peak_memory_bytes=ceil(least), memory_limit_bytes=limit)
-
-
-def _least_bytes(pipeline: Pipeline) -> float:
-    """Return the smallest maximum of bytes over stages of any cuts."""
-    windows = all_windows(pipeline.model.num_layers, pipeline.pp)
-    return float(_least_to_go(edge_memory(pipeline, windows))[0, 0])
 
 
 def _better(pipeline: Pipeline, leaves: list[tuple[int, ...]], best: Solution | None, cutoff: float) -> Solution | None:
@@ -190,52 +153,8 @@ def _leaner(pipeline: Pipeline, edges: Edges, best: Solution, windows: Windows, 
     for bounds in (edges.finish, edges.back, edges.optimizer):
         allowed &= bounds <= bounds[own].max()
     memory = np.where(allowed, edges.memory, inf)
-    partitions = takewhile(lambda _: not stop(), _partitions(memory[None], _take_first, windows, stop))
-    leaves = [cuts for _, cuts in islice(partitions, FEWEST_LEAVES)]
+    fastest = takewhile(lambda _: not stop(), partitions(memory[None], take_first, windows, stop))
+    leaves = [cuts for _, cuts in islice(fastest, FEWEST_LEAVES)]
     found = _better(pipeline, leaves, None, best.step_seconds) if leaves else None
     leaner = found is not None and found.peak_memory_bytes < best.peak_memory_bytes
     return found if found is not None and leaner else best
-
-
-def _take_first(criteria: Floats, _first_stage: Ints) -> Floats:
-    total: Floats = criteria[0]
-    return total
-
-
-def _partitions(
-    criteria: Floats, combine: Callable[[Floats, Ints], Floats], windows: Windows, stop: Callable[[], bool]
-) -> Iterator[tuple[float, tuple[int, ...]]]:
-    """Yield complete cuts with their bounds in ascending order; once `stop` returns true, partial ones.
-
-    `criteria` (c, p, z, z) are bounds of edges; those of cuts are the maxima over their edges, which
-    `combine` makes one of: maxima (c, n) and places of the first stage's end (n,) give (n,). Of equal bounds the
-    longer partial cut is taken first, then the more even one.
-    """
-    to_go = np.stack([_least_to_go(bounds) for bounds in criteria])
-    stages, ends, low = criteria.shape[1], np.arange(criteria.shape[2]), windows.low.tolist()
-    even = low[-1] / stages
-    heap: list[tuple[float, int, float, tuple[int, ...], tuple[float, ...]]]
-    heap = [(0.0, 0, 0.0, (0,), (0.0,) * len(criteria))]
-    while heap:
-        bound, depth, uneven, cuts, reached = heappop(heap)
-        s = -depth
-        if s == stages or stop():
-            yield bound, cuts
-            continue
-        maxima = np.maximum(criteria[:, s, cuts[-1] - low[s]], np.asarray(reached)[:, None])
-        first_stage = ends if s == 0 else np.full_like(ends, cuts[1] - low[1])
-        bounds = combine(np.maximum(maxima, to_go[:, s + 1]), first_stage)
-        for place in np.flatnonzero(np.isfinite(bounds)).tolist():
-            end = low[s + 1] + place
-            spread = uneven + (end - cuts[-1] - even) ** 2
-            heappush(heap, (float(bounds[place]), depth - 1, spread, (*cuts, end), tuple(maxima[:, place].tolist())))
-
-
-def _least_to_go(bounds: Floats) -> Floats:
-    """Return V, shape (p + 1, z): the least possible maximum over the stages from s on, given x_s."""
-    stages, size = bounds.shape[:2]
-    to_go = np.full((stages + 1, size), inf)
-    to_go[stages, 0] = 0.0
-    for s in range(stages - 1, -1, -1):
-        to_go[s] = np.maximum(bounds[s], to_go[s + 1]).min(axis=1)
-    return to_go

@@ -1,6 +1,6 @@
 """What one pipeline stage takes part in, whatever the other stages are: bounds and bytes of every edge.
 
-An edge (s, a, b) is stage s with the layers a … b−1. `solver.windows` says where boundaries can be, at most z places
+An edge (s, a, b) is stage s with the layers a … b−1. `windows` says where boundaries can be, at most z places
 each, so arrays over edges have shape (p, z, z), indexed by s, a − low_s and b − low_{s+1}. Costs of
 a stage are sums over its units (`costmodels.stage_costs`), so those of an edge are differences of prefix sums, and
 so is all that comes before and after it: Σ_{j<s} is known from a and Σ_{j>s} from b.
@@ -25,8 +25,8 @@ from math import inf
 import numpy as np
 
 from costmodels.batch import Bools, Floats
-from solver.pipelines import Pipeline
-from solver.windows import ROUNDING, Windows, once_per_stage, sum_layers
+from solver.stages.pipelines import Pipeline
+from solver.stages.windows import ROUNDING, Windows, once_per_stage, sum_layers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solver.windows import find_windows, near_even_cuts
-from tests.solver.mixed import EARLIER_STAGES_HAVE_TIME, LATER_STAGES_HAVE_ROOM, TOO_LITTLE, cases, make_case
+from solver.stages.windows import find_windows, near_even_cuts
+from tests.solver.stages.mixed import EARLIER_STAGES_HAVE_TIME, LATER_STAGES_HAVE_ROOM, TOO_LITTLE, cases, make_case
 
 
 def check_windows(case, seconds):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from autoplan.spec import Attention, Block, Configuration, Mamba2, Mlp, Moe
 from costmodels.batch import Batch, Bools, Cuts, Floats
-from solver.pipelines import Pipeline, pipelines
+from solver.stages.pipelines import Pipeline, pipelines
 from tests.solver.problems import make_block, make_cluster, make_model, make_problem
 
 HIDDEN = 256
