@@ -1,13 +1,14 @@
 """What the hardware delivers: one set of figures resolved from cluster, profile and workload.
 
-In a mixed cluster every rank waits for the slowest, so each figure is the weakest of all groups.
+Ranks that work together wait for the slowest of them, so each figure is the weakest of the groups of nodes that they
+are on.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
 
-from autoplan.spec import Device, Link, NodeGroup, Problem
+from autoplan.spec import Derate, Device, Link, NodeGroup, Problem
 from autoplan.spec.profile import Contention
 from costmodels.energy import DevicePower, device_power
 from costmodels.precision import PRECISIONS
@@ -27,14 +28,17 @@ OVERLAP_ON_CPU = Contention(compute_slowdown=2.0, communication_slowdown=2.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hardware:
-    """The weakest device and links; rates in FLOP/s and bytes/s, whole-cluster figures for power and price.
+    """The weakest device and links of some groups; rates in FLOP/s and bytes/s; counts, power and price of the cluster.
 
     `matmul_flops` is the rate of the best 16-bit (32-bit) products that last, `low_matmul_flops` that of 8- or 4-bit
-    ones, `peak_flops` the data sheet's.
+    ones, `peak_flops` the data sheet's. All rates are nominal: `derate` says what is reached of them. `architecture` is
+    that of the slowest device, `architectures` are those of all.
     """
 
     kind: str
     architecture: str | None
+    architectures: tuple[str | None, ...]
+    derate: Derate
     num_devices: int
     num_nodes: int
     devices_per_node: int
@@ -54,13 +58,14 @@ class Hardware:
     assumptions: tuple[str, ...]
 
 
-def resolve_hardware(problem: Problem) -> Hardware:
-    """Return the figures that every cost is computed from.
+def resolve_hardware(problem: Problem, groups: Sequence[NodeGroup] | None = None) -> Hardware:
+    """Return the figures that every cost is computed from, of ranks on `groups` of the cluster: all when None.
 
     Devices and links come from the profile's cluster where it has the same device, else from the problem's
     cluster. Peaks follow the workload's precision; `cluster_peak_flops` (`_mfu_peak`) is that of all devices.
     """
-    groups = _measured_groups(problem)
+    every = _measured_groups(problem, problem.cluster.groups)
+    groups = every if groups is None else _measured_groups(problem, groups)
     devices = [group.device for group in groups]
     profile = problem.profile
     precision = PRECISIONS[problem.workload.precision]
@@ -72,6 +77,8 @@ def resolve_hardware(problem: Problem) -> Hardware:
     return Hardware(
         kind=problem.cluster.device_kind,
         architecture=min(devices, key=lambda device: _best(device, activations.rates)).architecture,
+        architectures=tuple(device.architecture for device in devices),
+        derate=_weakest_derate([group.derate for group in groups]),
         num_devices=problem.cluster.num_devices,
         num_nodes=problem.cluster.num_nodes,
         devices_per_node=gcd(*(group.devices_per_node for group in groups)),
@@ -85,21 +92,21 @@ def resolve_hardware(problem: Problem) -> Hardware:
         intra_node=_weakest([group.intra_node for group in groups]),
         inter_node=_weakest([group.inter_node for group in groups]),
         contention=contention,
-        cluster_peak_flops=_total(groups, _mfu_peak) or 0.0,
-        cluster_power=_cluster_power(groups),
-        cluster_price_per_hour=_total(groups, lambda device: device.price_per_hour),
+        cluster_peak_flops=_total(every, _mfu_peak) or 0.0,
+        cluster_power=_cluster_power(every),
+        cluster_price_per_hour=_total(every, lambda device: device.price_per_hour),
         assumptions=_assumptions(problem, groups),
     )
 
 
-def _measured_groups(problem: Problem) -> list[NodeGroup]:
-    """Return the problem's groups with device and links as the profile measured them."""
+def _measured_groups(problem: Problem, unmeasured: Sequence[NodeGroup]) -> list[NodeGroup]:
+    """Return groups with device and links as the profile measured them."""
     if problem.profile is None:
-        return list(problem.cluster.groups)
+        return list(unmeasured)
     measured = problem.profile.cluster
     by_slug = {group.device.slug: group for group in measured.groups}
     groups = []
-    for group in problem.cluster.groups:
+    for group in unmeasured:
         same = by_slug.get(group.device.slug)
         if same is None:
             groups.append(group)
@@ -147,6 +154,13 @@ def _weakest(links: list[Link]) -> Link:
     )
 
 
+def _weakest_derate(derates: list[Derate]) -> Derate:
+    return Derate(
+        compute=min(derate.compute for derate in derates),
+        links=min(derate.links for derate in derates),
+    )
+
+
 def _cluster_power(groups: list[NodeGroup]) -> DevicePower | None:
     """Return what all devices draw together; None when the power of one is not known."""
     busy = waiting = idle = 0.0
@@ -154,7 +168,7 @@ def _cluster_power(groups: list[NodeGroup]) -> DevicePower | None:
         if group.device.power_watts is None:
             return None
         power = device_power(limit_watts=group.device.power_watts, idle_watts=group.device.idle_power_watts)
-        devices = group.num_nodes * group.devices_per_node
+        devices = group.num_devices
         busy, waiting = busy + devices * power.busy_watts, waiting + devices * power.waiting_watts
         idle += devices * power.idle_watts
     return DevicePower(busy_watts=busy, waiting_watts=waiting, idle_watts=idle)
@@ -166,7 +180,7 @@ def _total(groups: list[NodeGroup], figure: Callable[[Device], float | None]) ->
         value = figure(group.device)
         if value is None:
             return None
-        total += value * group.num_nodes * group.devices_per_node
+        total += value * group.num_devices
     return total
 
 
@@ -180,6 +194,12 @@ def _assumptions(problem: Problem, groups: list[NodeGroup]) -> tuple[str, ...]:
             said.append(f"{device.slug} has no {wanted} peak: its {name} peak is used")
     if len(groups) > 1:
         said.append("mixed cluster: every rank is as slow and as small as the weakest device and link")
+    said += [
+        f"{group.num_nodes} nodes of {group.device.slug} reach {group.derate.compute:.0%} of their speed in "
+        f"computing, {group.derate.links:.0%} of that of their links"
+        for group in groups
+        if group.derate != Derate()
+    ]
     if problem.cluster.device_kind == "cpu":
         said.append("communication and compute take turns on the same cores: nothing overlaps")
     elif problem.profile is None or problem.profile.contention is None:

@@ -110,7 +110,7 @@ def resolve_links(problem: Problem, hardware: Hardware, rates: LinkRates = NOMIN
     fits = problem.profile.fits if problem.profile else ()
     per_node = min(group.devices_per_node for group in problem.profile.cluster.groups) if problem.profile else 0
     return Links(
-        fabric=resolve_fabric(problem, hardware),
+        fabric=resolve_fabric(hardware),
         devices_per_node=hardware.devices_per_node,
         inside=_tables([fit for fit in fits if fit.num_ranks <= per_node]),
         whole_nodes=_tables([fit for fit in fits if fit.num_ranks > per_node]),
@@ -118,9 +118,9 @@ def resolve_links(problem: Problem, hardware: Hardware, rates: LinkRates = NOMIN
     )
 
 
-def resolve_fabric(problem: Problem, hardware: Hardware) -> Fabric:
+def resolve_fabric(hardware: Hardware) -> Fabric:
     """Return what the nodes are joined by; it follows from the architecture of the devices, the weakest deciding."""
-    architectures = [group.device.architecture or "" for group in problem.cluster.groups]
+    architectures = [name or "" for name in hardware.architectures]
     switched = hardware.intra_node.bytes_per_second >= SLOWEST_SWITCH
     meshed = any(name.startswith(MESHED) for name in architectures)
     return Fabric(

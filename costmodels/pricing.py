@@ -4,11 +4,12 @@ Everything here is arithmetic over arrays of shape (n,) or (n, u); a rate is a s
 configurations of several problems are priced together.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from autoplan.spec import Derate
 from autoplan.spec.profile import Contention
 from costmodels.batch import Floats
 from costmodels.communication import DataWork
@@ -18,6 +19,15 @@ from costmodels.work import PassWork
 
 HOST_SHARPNESS = 4
 """Exponent of the norm that joins device and host: infinite would be their maximum, 1 their sum."""
+_OF_DEVICES = (
+    "products",
+    "low_products",
+    "grouped_products",
+    "low_grouped_products",
+    "attention",
+    "memory",
+    "optimizer",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +59,20 @@ class Rates:
     contention: Contention
     step_seconds: Any
     jitter: Any
+
+
+def derate_rates(rates: Rates, derate: Derate) -> Rates:
+    """Return what slow nodes reach: their shares of the rates; the host's launches are computing too."""
+    if derate == Derate():
+        return rates
+    links, share = rates.links, derate.compute
+    return replace(
+        rates,
+        **{name: getattr(rates, name) * share for name in _OF_DEVICES},
+        host_seconds=rates.host_seconds / share,
+        routed_host_seconds=rates.routed_host_seconds / share,
+        links=replace(links, intra=links.intra * derate.links, inter=links.inter * derate.links),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

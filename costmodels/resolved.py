@@ -19,7 +19,7 @@ from costmodels.parameters import Parameters, count_parameters
 from costmodels.pipeline import V_PLACED, among
 from costmodels.placement import Placement, place
 from costmodels.precision import PRECISIONS, traffic_bytes
-from costmodels.pricing import Rates
+from costmodels.pricing import Rates, derate_rates
 from costmodels.work import UnitWork, count_work
 
 
@@ -106,7 +106,7 @@ def resolve(problem: Problem, batch: Batch, coefficients: Coefficients) -> Resol
         every_batch=every_batch,
         ratios=resolve_layer_ratios(problem, hardware, matmul, links, rates, batch.micro_batch[first], batch.tp[first]),
         sizes=sizes,
-        rates=rates,
+        rates=derate_rates(rates, hardware.derate),
     )
 
 

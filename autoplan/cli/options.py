@@ -25,6 +25,23 @@ ClusterOption = Annotated[
         show_default=False,
     ),
 ]
+ExcludeNodeOption = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--exclude-node",
+        min=0,
+        metavar="NODE",
+        help="Plan without this node of the cluster, counted from 0; may be repeated.",
+    ),
+]
+DerateOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--derate",
+        metavar="NODE=SHARE",
+        help="This node computes at a share of its speed: 5=0.8, or 5=compute:0.8,links:0.5; may be repeated.",
+    ),
+]
 ProfileOption = Annotated[
     Path | None,
     typer.Option("--profile", metavar="FILE", help="A profile of the cluster's devices.", show_default=False),

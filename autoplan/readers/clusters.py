@@ -1,8 +1,9 @@
-"""The cluster argument: the shorthand ``DEVICE:NODESxPER_NODE[+…]``, a JSON file, or a preset name.
+"""The cluster argument: the shorthand ``DEVICE:NODESxPER_NODE[@SHARE][+…]``, a JSON file, or a preset name.
 
 A cluster JSON is an autoplan.cluster/1 object. By hand it can be written shorter: in each group `device` may
 be the slug of a device preset, and then `devices_per_node`, `intra_node` and `inter_node` may be left out and
-are the preset's; `name` may be left out as well.
+are the preset's; `name` may be left out as well. ``exclude_nodes`` lists nodes that are dead, and ``derate_nodes`` maps
+nodes that are slow to their shares of speed: ``{"5": {"compute": 0.8}}``.
 """
 
 import re
@@ -13,12 +14,14 @@ from typing import Any
 from autoplan.errors import ClusterError
 from autoplan.readers.devices import DevicePreset, device_preset
 from autoplan.readers.documents import parse_json, preset_names, preset_text, read_json, require_schema
+from autoplan.readers.nodes import apply_node_keys, parse_derate
 from autoplan.readers.notices import notice
 from autoplan.spec import Cluster, Link, NodeGroup
 from autoplan.spec.codec import from_jsonable, to_jsonable
 
 SCHEMA = "autoplan.cluster/1"
-_GROUP = re.compile(r"(?P<device>[^:+\s]+):(?P<nodes>\d{1,9})x(?P<per_node>\d{1,9})", re.ASCII)
+_GROUP = re.compile(r"(?P<device>[^:+\s]+):(?P<nodes>\d{1,9})x(?P<per_node>\d{1,9})(@(?P<derate>[^+\s]*))?", re.ASCII)
+_OF_NODES = frozenset({"exclude_nodes", "derate_nodes"})
 _FROM_PRESET = ("devices_per_node", "intra_node", "inter_node")
 LARGEST_HOST = 16
 """Devices of one host: what NVLink joins more of is a rack of hosts."""
@@ -55,13 +58,18 @@ def parse_cluster(data: Any, *, where: str) -> Cluster:
     if not isinstance(data, dict):
         raise ClusterError("must be an object, a shorthand DEVICE:NODESxPER_NODE or the name of a preset", where=where)
     require_schema(data, SCHEMA, where=where, error=ClusterError)
-    return from_jsonable(Cluster, _with_presets(data, where=where), where=where, error=ClusterError)
+    described = {key: entry for key, entry in data.items() if key not in _OF_NODES}
+    cluster = from_jsonable(Cluster, _with_presets(described, where=where), where=where, error=ClusterError)
+    return apply_node_keys(
+        cluster, exclude=data.get("exclude_nodes", []), derate=data.get("derate_nodes", {}), where=where
+    )
 
 
 def parse_shorthand(text: str, *, where: str) -> Cluster:
     """Return the cluster of ``DEVICE:NODESxPER_NODE``, groups joined by ``+``: ``h100-80g-sxm:16x8``.
 
-    The cluster is named by its shorthand.
+    Nodes that are slow have their share of the usual speed behind an ``@``: ``h100-80g-sxm:15x8+h100-80g-sxm:1x8@0.8``
+    (`autoplan.readers.nodes`). The cluster is named by its shorthand.
 
     Raises ClusterError for text of another form, zero nodes or devices, and unknown devices.
     """
@@ -119,7 +127,9 @@ def _parse_group(part: str, *, text: str, where: str) -> NodeGroup:
             f"{preset.devices_per_node} devices in one NVLink domain, which is written as one node",
             where=where,
         )
-    return build_group(slug, num_nodes=num_nodes, devices_per_node=per_node, where=where)
+    group = build_group(slug, num_nodes=num_nodes, devices_per_node=per_node, where=where)
+    slow = match["derate"]
+    return group if slow is None else replace(group, derate=parse_derate(slow, where=f"{where}: {part!r}"))
 
 
 def _with_presets(data: dict[str, Any], *, where: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Frozen values that every room shares: model, cluster, workload, profile, configuration, estimate, plan."""
 
-from autoplan.spec.cluster import Cluster, Device, Link, NodeGroup
+from autoplan.spec.cluster import Cluster, Derate, Device, Link, NodeGroup
 from autoplan.spec.configuration import Configuration, CpMethod, Recompute, Schedule
 from autoplan.spec.estimate import Estimate, Source, StageMemory
 from autoplan.spec.model import (
@@ -29,6 +29,7 @@ __all__ = [
     "Cluster",
     "Configuration",
     "CpMethod",
+    "Derate",
     "Device",
     "Estimate",
     "LatentAttention",

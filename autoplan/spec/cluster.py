@@ -48,14 +48,31 @@ class Link:
 
 
 @value
+class Derate:
+    """The shares of their nominal speed that slow nodes reach: computing, and sending over any link."""
+
+    compute: Share = 1.0
+    links: Share = 1.0
+
+
+@value
 class NodeGroup:
-    """Nodes that are alike; `inter_node` is one device's share of its node's network."""
+    """Nodes that are alike; `inter_node` is one device's share of its node's network.
+
+    Devices and links are given as they are when nothing is wrong with them, `derate` says what these nodes reach of it.
+    """
 
     device: Device
     num_nodes: Size
     devices_per_node: Size
     intra_node: Link
     inter_node: Link
+    derate: Derate = Derate()
+
+    @property
+    def num_devices(self) -> int:
+        """The number of devices in all nodes of the group."""
+        return self.num_nodes * self.devices_per_node
 
 
 @value
@@ -77,7 +94,7 @@ class Cluster:
     @property
     def num_devices(self) -> int:
         """The number of devices, which is the number of ranks."""
-        return sum(group.num_nodes * group.devices_per_node for group in self.groups)
+        return sum(group.num_devices for group in self.groups)
 
     @property
     def num_nodes(self) -> int:

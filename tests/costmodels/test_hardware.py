@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from autoplan.spec import Link
+from autoplan.spec import Derate, Link
 from autoplan.spec.profile import Contention
 from costmodels.energy import device_power
 from costmodels.hardware import FULL_CLOCK, MATMUL_EFFICIENCY, OVERLAP_ON_CPU, resolve_hardware
@@ -144,3 +144,35 @@ def test_mfu_is_a_share_of_bf16_or_of_fp32_where_that_is_faster(peaks, per_devic
     cluster = replace(make_cluster(), groups=(replace(group, device=device),))
     found = resolve_hardware(replace(make_problem(), cluster=cluster))
     assert found.cluster_peak_flops == per_device * cluster.num_devices
+
+
+def test_figures_are_those_of_the_groups_that_ranks_are_on():
+    fast, slow = (
+        make_group(2, 8, slug="fast", price_per_hour=2.0),
+        make_group(
+            1,
+            4,
+            slug="slow",
+            memory_bytes=40 * GIB,
+            peak_flops={"bf16": 100e12},
+            price_per_hour=1.0,
+            architecture="ampere",
+        ),
+    )
+    problem = make_problem(cluster=make_cluster(fast, slow))
+    hardware = resolve_hardware(problem, [fast])
+    alone = resolve_hardware(make_problem(cluster=make_cluster(fast)))
+    for name in ("matmul_flops", "memory_limit_bytes", "devices_per_node", "intra_node", "architectures", "derate"):
+        assert getattr(hardware, name) == getattr(alone, name)
+    whole = resolve_hardware(problem)
+    assert whole.architectures == (None, "ampere")
+    for name in ("num_devices", "num_nodes", "cluster_peak_flops", "cluster_price_per_hour"):
+        assert getattr(hardware, name) == getattr(whole, name)
+
+
+def test_the_most_derated_group_counts():
+    group = make_group(2)
+    slow = [replace(group, derate=Derate(compute=0.8)), replace(group, derate=Derate(links=0.5))]
+    hardware = resolve_hardware(make_problem(cluster=make_cluster(group, *slow)))
+    assert hardware.derate == Derate(compute=0.8, links=0.5)
+    assert any("80% of their speed" in said for said in hardware.assumptions)

@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from autoplan.spec import Derate
 from autoplan.spec.profile import Contention
 from costmodels.communication import DataWork
 from costmodels.link_work import LinkRates, LinkWork
-from costmodels.pricing import Rates, hidden_in_pair, price_data, price_pass
+from costmodels.pricing import Rates, derate_rates, hidden_in_pair, price_data, price_pass
 from costmodels.work import PassWork
 
 FREE = Contention(compute_slowdown=1.0, communication_slowdown=1.0)
@@ -289,3 +290,13 @@ def test_faster_products_never_take_longer_where_two_axes_hide_behind_them():
     work = make_pass(products=1.0, tensor=link(intra=1.0), expert=link(intra=1.0))
     base = make_rates(hidden_tensor=1.0, hidden_expert=1.0)
     assert total(work, replace(base, products=2.0)) <= total(work, base)
+
+
+def test_slow_nodes_reach_their_share_of_every_rate():
+    work = make_pass(**dict.fromkeys(KINDS, 1.0), kernels=50.0, tensor=link(intra=2.0, inter=1.0, latency=0.5))
+    rates = make_rates(host_seconds=0.1)
+    slow = price_pass(work, derate_rates(rates, Derate(compute=0.5)))
+    assert slow.compute[0, 0] == pytest.approx(2 * price_pass(work, rates).compute[0, 0])
+    links = derate_rates(rates, Derate(links=0.25)).links
+    assert work.tensor.seconds(links)[0, 0] == pytest.approx(0.5 + 2.0 / 0.25)
+    assert derate_rates(rates, Derate()) is rates
