@@ -1,0 +1,115 @@
+"""Fronts: plans of which none is both faster and leaner, or both faster and cheaper, than another.
+
+Every point is a search of its own, proved like any other.
+
+- Memory (ε-constraint): the fastest plan, then the fastest one that needs less memory than that, and so on until
+  nothing fits. Memory goes down in steps as large as the wanted number of points makes them; where nothing fits any
+  more they are halved, down to `FINEST` of a device's memory, so that the leanest plan is near the end of the front.
+- Cost: the fastest plan of every cluster that is offered and of its smaller parts (`solver.sizes`), those that cost
+  least an hour first. A dearer one is searched only for what is faster than all before it.
+
+A time limit stops between points: what was cut short is left out, and said.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import inf
+
+from autoplan.spec import Problem
+from autoplan.units import format_bytes
+from costmodels.estimate import memory_limit
+from solver.changes import with_memory
+from solver.front import (
+    CostUnit,
+    Front,
+    Point,
+    cost_per_second,
+    cost_unit,
+    make_point,
+    unit_of_one,
+    without_dominated,
+)
+from solver.options import SearchOptions
+from solver.series import Series
+from solver.sizes import smaller_clusters
+
+FINEST = 1 / 1024
+"""The share of a device's memory below which steps in memory are not halved any more."""
+FASTER = 1e-6
+"""The share of a step by which a plan on dearer devices has to be faster."""
+MOST_POINTS = 12
+
+OnPoint = Callable[[Point], None]
+
+
+def memory_front(
+    problem: Problem, options: SearchOptions, *, most: int = MOST_POINTS, on_point: OnPoint | None = None
+) -> Front:
+    """Return the front of step time against peak memory, of about `most` points; it has none where nothing fits."""
+    series, unit = Series(options=options), unit_of_one(problem)
+    points: list[Point] = []
+    has = limit = memory_limit(problem)
+    step = max(has // most, 1)
+    while not series.stopped:
+        found = series.find(_within(problem, limit), f"plans within {format_bytes(limit)}")
+        if found is not None:
+            points.append(make_point(problem, found, unit))
+            _report(points[-1], on_point)
+        elif points and step > has * FINEST:
+            step = max(step // 2, 1)
+        elif not series.stopped:
+            series.left_out.append(f"nothing fits within {format_bytes(limit)}")
+            break
+        limit = points[-1].peak_memory_bytes - step if points else limit
+    return Front(
+        axis="memory",
+        cost_unit=unit,
+        points=tuple(points),
+        left_out=tuple(series.left_out),
+        complete=not series.stopped,
+    )
+
+
+def cost_front(problems: Sequence[Problem], options: SearchOptions, *, on_point: OnPoint | None = None) -> Front:
+    """Return the front of step time against the cost of a step, over clusters and parts of them.
+
+    Raises ConfigurationError when the clusters' costs cannot be compared.
+    """
+    unit = cost_unit([problem.cluster for problem in problems])
+    series = Series(options=options)
+    points: list[Point] = []
+    fastest = inf
+    for problem in _cheapest_first(problems, unit):
+        found = series.find(problem, f"dearer clusters from {problem.cluster.name} on", cutoff=fastest * (1 - FASTER))
+        if found is not None:
+            points.append(make_point(problem, found, unit))
+            fastest = found.step_seconds
+            _report(points[-1], on_point)
+    return Front(
+        axis="cost",
+        cost_unit=unit,
+        points=without_dominated(points),
+        left_out=tuple(series.left_out),
+        complete=not series.stopped,
+    )
+
+
+def _cheapest_first(problems: Sequence[Problem], unit: CostUnit) -> list[Problem]:
+    """Return the problems on all clusters and their parts, those of fewer devices first where they cost as much."""
+    every: list[Problem] = []
+    for problem in problems:
+        for cluster in (problem.cluster, *smaller_clusters(problem.cluster)):
+            if all(cluster != other.cluster for other in every):
+                every.append(replace(problem, cluster=cluster))
+    return sorted(every, key=lambda problem: (cost_per_second(problem, unit), problem.cluster.num_devices))
+
+
+def _within(problem: Problem, limit: int) -> Problem:
+    """Return the problem with at most `limit` bytes on every device, but more than what is reserved of them."""
+    least = max(group.device.reserved_bytes for group in problem.cluster.groups) + 1
+    return with_memory(problem, lambda has: max(min(has, limit), least))
+
+
+def _report(point: Point, on_point: OnPoint | None) -> None:
+    if on_point is not None:
+        on_point(point)
