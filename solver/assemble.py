@@ -71,7 +71,7 @@ def assemble(
         workload=problem.workload,
         stack=problem.stack,
         configuration=configuration,
-        mesh=_mesh(configuration),
+        mesh=_mesh(problem, configuration),
         stages=_stages(configuration, cuts),
         schedule=PipelineSchedule(
             name=configuration.schedule,
@@ -149,10 +149,11 @@ def shard(problem: Problem, configuration: Configuration) -> Sharding:
     )
 
 
-def _mesh(c: Configuration) -> Mesh:
+def _mesh(problem: Problem, c: Configuration) -> Mesh:
     return Mesh(
         axes=("pp", "dp_replicate", "dp_shard", "cp", "tp"),
         sizes=(c.pp, c.dp_replicate, c.dp_shard, c.cp, c.tp),
+        node_order=problem.node_order,
     )
 
 

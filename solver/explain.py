@@ -105,7 +105,14 @@ def problem_of(plan: Plan, *, profile: Profile | None = None, coefficients: Coef
     Raises ProfileError or CoefficientsError when `profile` or `coefficients` are not what the plan was made with.
     """
     problem = with_coefficients(
-        Problem(model=plan.model, cluster=plan.cluster, workload=plan.workload, profile=profile, stack=plan.stack),
+        Problem(
+            model=plan.model,
+            cluster=plan.cluster,
+            workload=plan.workload,
+            profile=profile,
+            stack=plan.stack,
+            node_order=plan.mesh.node_order,
+        ),
         coefficients,
     )
     made, given = plan.inputs, hash_inputs(problem)

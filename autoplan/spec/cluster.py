@@ -7,6 +7,8 @@ from autoplan.errors import ClusterError
 from autoplan.spec.value import Count, Name, NonNegative, NonNegativeFloat, Positive, Share, Size, value
 
 MOST_DEVICES = 2**20
+NodeOrder = tuple[tuple[NonNegative, Count], ...]
+"""Runs of nodes, first node and number of nodes, in the order in which ranks fill them."""
 
 
 @value

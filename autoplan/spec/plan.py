@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import Any, Literal
 
 from autoplan.errors import PlanError
-from autoplan.spec.cluster import Cluster
+from autoplan.spec.cluster import Cluster, NodeOrder
 from autoplan.spec.codec import content_hash, from_json, to_jsonable
 from autoplan.spec.configuration import Configuration, Recompute, Schedule
 from autoplan.spec.estimate import Estimate
@@ -37,10 +37,16 @@ class Inputs:
 
 @value
 class Mesh:
-    """Named axes, outermost first; ranks fill them in row-major order, so the last axis is the fastest."""
+    """Named axes, outermost first; ranks fill them in row-major order, so the last axis is the fastest.
+
+    Ranks fill the nodes of the plan's cluster in the order of its groups. Where the cluster was given in another order,
+    `node_order` says for every group which of the given nodes it has: the first and how many. `device_order` of
+    `autoplan.spec.arrangement` lists the given number of every rank's device.
+    """
 
     axes: tuple[MeshAxis, ...]
     sizes: tuple[Count, ...]
+    node_order: NodeOrder | None = None
 
 
 @value
@@ -213,6 +219,11 @@ def _statements(plan: Plan) -> Iterator[tuple[str, Any, Any]]:
     degrees = {"pp": c.pp, "dp_replicate": c.dp_replicate, "dp_shard": c.dp_shard, "cp": c.cp, "tp": c.tp}
     yield "mesh.axes", sorted(plan.mesh.axes), sorted(degrees)
     yield "mesh.sizes", plan.mesh.sizes, tuple(degrees[axis] for axis in plan.mesh.axes)
+    if plan.mesh.node_order is not None:
+        nodes = [group.num_nodes for group in plan.cluster.groups]
+        yield "mesh.node_order", [count for _, count in plan.mesh.node_order], nodes
+        firsts = [0, *accumulate(count for _, count in sorted(plan.mesh.node_order))]
+        yield "first nodes of mesh.node_order", sorted(first for first, _ in plan.mesh.node_order), firsts[:-1]
     yield "number of layers", len(plan.layers), plan.model.num_layers
     yield "number of stages", len(plan.stages), c.pp
     yield "chunks of the stages", {len(stage.chunks) for stage in plan.stages}, {c.virtual_stages}

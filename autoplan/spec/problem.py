@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from autoplan.spec.cluster import Cluster
+from autoplan.spec.cluster import Cluster, NodeOrder
 from autoplan.spec.model import ModelSpec
 from autoplan.spec.profile import Profile
 from autoplan.spec.stack import AUTOPLAN, Stack
@@ -12,13 +12,18 @@ from autoplan.spec.workload import Workload
 
 @value
 class Problem:
-    """The input of every estimate and search."""
+    """The input of every estimate and search.
+
+    Ranks fill the groups of the cluster in their order. Where that is not the order in which the cluster was given,
+    `node_order` says which of its nodes each group has (`autoplan.spec.arrangement`).
+    """
 
     model: ModelSpec
     cluster: Cluster
     workload: Workload
     profile: Profile | None = None
     stack: Stack = AUTOPLAN
+    node_order: NodeOrder | None = None
 
 
 def num_microbatches(problem: Problem, configurations: Any) -> Any:

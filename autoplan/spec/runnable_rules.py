@@ -80,6 +80,12 @@ RUNNABLE: tuple[Rule, ...] = (
         lambda _p, c: f"cp {c.cp}: context parallelism is not in the executor",
     ),
     Rule(
+        "node_order",
+        "runnable",
+        lambda p, c: everywhere(c, p.node_order is None),
+        lambda _p, _c: "ranks fill the nodes in another order than they are given in, which the executor does not know",
+    ),
+    Rule(
         "schedule",
         "runnable",
         lambda _p, c: (c.schedule == SCHEDULES[0]) | (c.schedule == SCHEDULES[1]),

@@ -4,11 +4,13 @@ from itertools import pairwise
 import pytest
 import torch
 
-from autoplan.spec import Configuration, Estimate, Stack, read_plan
+from autoplan.spec import Cluster, Configuration, Estimate, Stack, read_plan
+from autoplan.spec.arrangement import arrangements
 from autoplan.spec.codec import to_json
 from autoplan.spec.plan import Search
 from autoplan.spec.tensors import model_tensors
 from solver.assemble import assemble, default_optimizer, plan_cuts, shard
+from solver.explain import problem_of
 from tests.solver.problems import make_cluster, make_model, make_problem
 from tests.tiny_models import hybrid_like, latent_like, moe_like
 
@@ -212,3 +214,12 @@ def test_a_plan_for_many_ranks_stays_small():
 def test_stages_hold_every_layer_once():
     chunks = [stage.chunks[0] for stage in make_plan().stages]
     assert all(a.first_layer + a.num_layers == b.first_layer for a, b in pairwise(chunks))
+
+
+def test_a_plan_says_in_which_order_ranks_fill_the_nodes():
+    fast, slow = make_cluster().groups[0], make_cluster(slug="a100-80g-sxm").groups[0]
+    given, turned = arrangements(make_problem(cluster=Cluster(name="mixed", groups=(fast, slow))))
+    plans = [assemble(each, PIPELINE, (0, 3, 4), estimate=ESTIMATE) for each in (given, turned)]
+    assert [plan.mesh.node_order for plan in plans] == [None, ((1, 1), (0, 1))]
+    assert [plan.runnable for plan in plans] == [True, False]
+    assert problem_of(plans[1]) == turned

@@ -99,3 +99,13 @@ def test_a_missing_field_is_named(field):
     del data[field]
     with pytest.raises(PlanError, match=rf"^plan\.json: {field}: "):
         read_plan(json.dumps(data), where="plan.json")
+
+
+@pytest.mark.parametrize("order", [((0, 1), (1, 1)), ((0, 2),), ((1, 1),)])
+def test_the_order_of_nodes_is_one_of_all_nodes(order):
+    plan = small_plan()
+    two = replace(plan.cluster, groups=(replace(plan.cluster.groups[0], num_nodes=1),) * 2)
+    turned = replace(plan, cluster=two, mesh=replace(plan.mesh, node_order=((1, 1), (0, 1))))
+    assert read_plan(to_json(seal(turned)), where="plan.json").mesh.node_order == ((1, 1), (0, 1))
+    with pytest.raises(PlanError, match=r"mesh\.node_order is "):
+        replace(turned, mesh=replace(plan.mesh, node_order=(*order[:-1], (2, 1))))

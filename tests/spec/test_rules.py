@@ -133,6 +133,7 @@ BREAKS = {
     "embedding_scale": (with_model(embedding_scale=4.0), DATA, ("embedding_scale 4",)),
     "logit_softcap": (with_model(logit_softcap=30.0), DATA, ("logit_softcap 30",)),
     "rope_scaling": (small_problem(model=llama_like(num_layers=4, rope=YARN)), DATA, ("yarn",)),
+    "node_order": (replace(small_problem(), node_order=((0, 1),)), DATA, ("another order",)),
     "head_dim": (small_problem(model=two_head_dims()), DATA, ("head_dim [4, 8]",)),
 }
 
