@@ -1,7 +1,7 @@
 """Configurations to measure with: drawn from everything that the rules allow."""
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from itertools import product
 from math import prod
 from typing import Any, get_args
@@ -10,6 +10,7 @@ import numpy as np
 
 from autoplan.spec import CpMethod, Moe, Problem, Recompute, Schedule
 from autoplan.spec.rules import holds
+from costmodels.arrays import combine
 from costmodels.batch import Batch, even_cuts
 from solver.space import divisors
 
@@ -76,4 +77,5 @@ def _draw(axes: list[dict[str, Any]], rng: np.random.Generator) -> Batch:
 
 
 def _join(parts: list[Batch]) -> Batch:
-    return Batch(**{f.name: np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Batch)})
+    joined: Batch = combine(parts, np.concatenate)
+    return joined

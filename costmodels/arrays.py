@@ -13,14 +13,15 @@ Value = TypeVar("Value")
 def combine(values: Sequence[Value], change: Callable[[list[Any]], Any], **changes: Any) -> Value:
     """Return a value of the type of all `values`, each of whose leaves is `change` of the list of theirs.
 
-    Fields named in `changes` are as they say.
+    Fields named in `changes` are as they say; what is None in the first value stays None.
     """
     kind: Any = type(values[0])
     found: dict[str, Any] = {}
     for name in _names(kind):
         if name not in changes:
             parts = [getattr(value, name) for value in values]
-            found[name] = combine(parts, change) if is_dataclass(parts[0]) else change(parts)
+            nothing, inner = parts[0] is None, is_dataclass(parts[0])
+            found[name] = None if nothing else combine(parts, change) if inner else change(parts)
     combined: Value = kind(**found, **changes)
     return combined
 

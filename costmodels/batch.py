@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from autoplan.spec import Configuration
+from autoplan.spec import Configuration, Recompute
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -15,15 +15,21 @@ Bools = NDArray[np.bool_]
 Strings = NDArray[np.str_]
 Cuts = NDArray[np.signedinteger[Any]]
 """Of few bits where the model allows it: of a million configurations they would otherwise take a GiB."""
+Modes = NDArray[np.int8]
+"""What layers repeat: places in `RECOMPUTES`."""
+RECOMPUTES: tuple[Recompute, ...] = get_args(Recompute)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """The fields of `Configuration` as arrays of shape (n,), and the stage cuts of each.
+    """The fields of `Configuration` as arrays of shape (n,), the stage cuts of each, and what each layer repeats.
 
     `cuts` has shape (n, max_chunks + 1): chunk c of configuration i, of pp·virtual_stages in model order, holds the
     layers from ``cuts[i, c]`` up to ``cuts[i, c + 1]``; rows are padded with num_layers, so chunks past the last are
     empty.
+
+    Where `layers` (n, num_layers) are given, layer l of configuration i repeats ``RECOMPUTES[layers[i, l]]``, and
+    `recompute` is the most that any of its layers may. Without them all layers are alike.
     """
 
     dp_replicate: Ints
@@ -42,6 +48,7 @@ class Batch:
     recompute: Strings
     recompute_layers: Ints
     cuts: Cuts
+    layers: Modes | None = None
 
     def __len__(self) -> int:
         return len(self.tp)
@@ -57,17 +64,19 @@ class Batch:
         return self.pp * self.virtual_stages
 
     @classmethod
-    def of(cls, configurations: Sequence[Configuration], cuts: Cuts) -> "Batch":
-        """Build a batch from configurations and their (n, max_chunks + 1) cuts."""
+    def of(cls, configurations: Sequence[Configuration], cuts: Cuts, layers: Modes | None = None) -> "Batch":
+        """Build a batch from configurations and their (n, max_chunks + 1) cuts, and what their layers repeat."""
         names = [field.name for field in fields(Configuration)]
         columns: dict[str, Any] = {
             name: np.asarray([getattr(configuration, name) for configuration in configurations]) for name in names
         }
-        return cls(**columns, cuts=cuts)
+        return cls(**columns, cuts=cuts, layers=layers)
 
     def take(self, index: Any) -> "Batch":
         """Return the configurations that `index` (integers, a slice, or a mask) selects."""
-        return Batch(**{field.name: select_rows(getattr(self, field.name), index) for field in fields(self)})
+        columns = ((field.name, getattr(self, field.name)) for field in fields(self))
+        taken: Any = {name: None if column is None else select_rows(column, index) for name, column in columns}
+        return Batch(**taken)
 
     def configuration(self, i: int) -> Configuration:
         """Return configuration i as a value."""

@@ -5,7 +5,7 @@ together. Models with fewer kinds of blocks than others get columns of no work b
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -161,15 +161,12 @@ def join_runs(parts: Sequence[CountedRuns]) -> CountedRuns:
     units = max(part.counts.shape[2] for part in parts)
     chunks = max(part.counts.shape[1] for part in parts)
     sizes = np.cumsum([0] + [len(part.problems) for part in parts])
-    columns = {
-        field.name: np.concatenate([getattr(_padded_cuts(part.batch, chunks), field.name) for part in parts])
-        for field in fields(Batch)
-    }
+    batches = [_padded_cuts(part.batch, chunks) for part in parts]
     return CountedRuns(
         problems=tuple(problem for part in parts for problem in part.problems),
         hardware=tuple(hardware for part in parts for hardware in part.hardware),
         problem_of=np.concatenate([part.problem_of + first for part, first in zip(parts, sizes, strict=False)]),
-        batch=Batch(**columns),
+        batch=combine(batches, np.concatenate),
         counted=combine(
             [part.counted for part in parts],
             lambda arrays: np.concatenate([_padded_units(array, units) for array in arrays]),

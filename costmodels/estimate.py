@@ -11,6 +11,7 @@ many nodes wait for the slowest of them, and some of a step's time depends on no
 bounds of that. Configurations are taken to be valid by `autoplan.spec.rules`.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -20,7 +21,7 @@ from autoplan.spec import Configuration, Estimate, Problem, StageMemory
 from autoplan.spec.problem import num_microbatches
 from autoplan.spec.rules import require_valid
 from costmodels.assumptions import NOT_MODELLED, find_assumptions
-from costmodels.batch import Batch, even_cuts
+from costmodels.batch import RECOMPUTES, Batch, even_cuts
 from costmodels.calibrated import coefficients_of
 from costmodels.coefficients import Coefficients
 from costmodels.cuts import usual_cuts
@@ -58,23 +59,25 @@ def estimate(
     configuration: Configuration,
     cuts: tuple[int, ...] | None = None,
     *,
+    layers: Sequence[int] | None = None,
     coefficients: Coefficients | None = None,
 ) -> Estimate:
     """Return one configuration's step in full; `cuts` are the layer boundaries of its chunks, even ones when None.
 
-    `coefficients` are the problem's when None.
+    `layers` say what each layer repeats, as places in `RECOMPUTES` of at most the configuration's recompute; when None
+    all layers are alike. `coefficients` are the problem's when None.
 
-    Raises ConfigurationError when the configuration is not valid or the cuts do not fit it.
+    Raises ConfigurationError when the configuration is not valid or the cuts or layers do not fit it.
     """
     require_valid(problem, configuration)
-    batch, costs = _costs_of_one(problem, configuration, cuts, coefficients)
+    batch, costs = _costs_of_one(problem, configuration, cuts, layers, coefficients)
     result = evaluate_units(problem, batch, costs, simulated=True)
     breakdown = {name: float(seconds[0]) for name, seconds in result.terms.items()}
     step = float(result.step_seconds[0])
     sources = find_sources(problem, costs.resolved)
     bounds = step_range(
         problem,
-        batch,
+        replace(batch, layers=None),
         costs.resolved,
         breakdown=breakdown,
         sources=sources,
@@ -112,13 +115,19 @@ def _energy_joules(cluster: DevicePower | None, result: Evaluation) -> float | N
     return float(step_energy_joules(cluster, busy_seconds=busy, waiting_seconds=waiting, num_devices=1))
 
 
-def timeline(problem: Problem, configuration: Configuration, cuts: tuple[int, ...] | None = None) -> tuple[Event, ...]:
+def timeline(
+    problem: Problem,
+    configuration: Configuration,
+    cuts: tuple[int, ...] | None = None,
+    *,
+    layers: Sequence[int] | None = None,
+) -> tuple[Event, ...]:
     """Return the forwards and backwards of one step on every stage, in the order of their starts.
 
-    Raises ConfigurationError as `estimate` does.
+    Arguments as for `estimate`; raises ConfigurationError as it does.
     """
     require_valid(problem, configuration)
-    batch, costs = _costs_of_one(problem, configuration, cuts, None)
+    batch, costs = _costs_of_one(problem, configuration, cuts, layers, None)
     return simulate_events(
         batch,
         costs.seconds,
@@ -147,21 +156,45 @@ def _stage_memory(problem: Problem, batch: Batch, costs: UnitCosts) -> tuple[Sta
 
 
 def _costs_of_one(
-    problem: Problem, configuration: Configuration, cuts: tuple[int, ...] | None, coefficients: Coefficients | None
+    problem: Problem,
+    configuration: Configuration,
+    cuts: tuple[int, ...] | None,
+    layers: Sequence[int] | None,
+    coefficients: Coefficients | None,
 ) -> tuple[Batch, UnitCosts]:
-    """Return a batch of one configuration with its cuts, and what its units cost."""
-    layers, chunks = problem.model.num_layers, configuration.pp * configuration.virtual_stages
-    if cuts is not None and (
-        len(cuts) != chunks + 1 or cuts[0] != 0 or cuts[-1] != layers or list(cuts) != sorted(cuts)
-    ):
-        message = (
-            f"{cuts}: {chunks} chunks need {chunks + 1} ascending boundaries from 0 to the model's {layers} layers"
-        )
-        raise ConfigurationError(message, where="cuts")
-    known = np.array([cuts], dtype=np.int64) if cuts is not None else even_cuts(layers, np.array([chunks]))
+    """Return a batch of one configuration with its cuts and what its layers repeat, and what its units cost.
+
+    The costs are resolved from the configuration as if all layers were alike.
+    """
+    num_layers, chunks = problem.model.num_layers, configuration.pp * configuration.virtual_stages
+    _require_cuts(cuts, chunks=chunks, num_layers=num_layers)
+    known = np.array([cuts], dtype=np.int64) if cuts is not None else even_cuts(num_layers, np.array([chunks]))
     batch = Batch.of([configuration], known)
     costs = unit_costs(problem, batch, coefficients)
     if cuts is None:
         turn = costs.seconds.all_forward + costs.seconds.all_backward
         batch = replace(batch, cuts=usual_cuts(problem.model, batch, turn))
-    return batch, costs
+    if layers is None:
+        return batch, costs
+    _require_layers(layers, configuration, num_layers=num_layers)
+    batch = replace(batch, layers=np.array([layers], dtype=np.int8))
+    return batch, replace(unit_costs(problem, batch, coefficients), resolved=costs.resolved)
+
+
+def _require_cuts(cuts: tuple[int, ...] | None, *, chunks: int, num_layers: int) -> None:
+    ends = (0, num_layers)
+    if cuts is not None and (len(cuts) != chunks + 1 or (cuts[0], cuts[-1]) != ends or list(cuts) != sorted(cuts)):
+        message = (
+            f"{cuts}: {chunks} chunks need {chunks + 1} ascending boundaries from 0 to the model's {num_layers} layers"
+        )
+        raise ConfigurationError(message, where="cuts")
+
+
+def _require_layers(layers: Sequence[int], configuration: Configuration, *, num_layers: int) -> None:
+    most = RECOMPUTES.index(configuration.recompute)
+    if len(layers) != num_layers:
+        raise ConfigurationError(f"modes of {len(layers)} layers, the model has {num_layers}", where="layers")
+    if not set(layers) <= set(range(most + 1)):
+        allowed = ", ".join(f"{mode} ({RECOMPUTES[mode]})" for mode in range(most + 1))
+        message = f"{sorted(set(layers))}: with recompute {configuration.recompute} a layer's mode is one of {allowed}"
+        raise ConfigurationError(message, where="layers")

@@ -43,7 +43,10 @@ class Evaluation:
 
 
 def stage_costs(problem: Problem, batch: Batch) -> StageCosts:
-    """Return what a stage costs as a sum over its units, whatever the cuts."""
+    """Return what a stage costs as a sum over its units, whatever the cuts.
+
+    Where the batch says what layers repeat, there are units for every mode (`costmodels.stage_costs`).
+    """
     max_chunks = int(batch.chunks.max(initial=1))
     blocks = list(_blocks(len(batch)))
     first = _block_costs(problem, _without_cuts(batch, blocks[0]), max_chunks)
@@ -60,10 +63,10 @@ def stage_costs(problem: Problem, batch: Batch) -> StageCosts:
 
 
 def lower_bounds(problem: Problem, batch: Batch) -> tuple[Floats, Floats]:
-    """Return seconds (n,) and peak bytes (n,) that no stage cuts can beat."""
+    """Return seconds (n,) and peak bytes (n,) that no stage cuts can beat, with all layers alike."""
     seconds, memory_bytes = np.zeros(len(batch)), np.zeros(len(batch))
     for rows in _blocks(len(batch)):
-        block = _without_cuts(batch, rows)
+        block = replace(_without_cuts(batch, rows), layers=None)
         costs = _block_costs(problem, block, int(block.chunks.max()))
         seconds[rows] = bound_seconds(problem.model, block, costs)
         memory_bytes[rows] = bound_bytes(problem.model, costs)
@@ -229,8 +232,9 @@ def _blocks_by_chunks(chunks: Ints, num_microbatches: Ints) -> Iterator[Ints]:
 
 
 def _without_cuts(batch: Batch, rows: slice) -> Batch:
-    """Return some rows without the columns of their cuts, on which the costs of units do not depend."""
-    return replace(batch, cuts=batch.cuts[:, :1]).take(rows)
+    """Return some rows without the columns of cuts and layers, on which the costs of units do not depend."""
+    layers = None if batch.layers is None else batch.layers[:, :0]
+    return replace(batch, cuts=batch.cuts[:, :1], layers=layers).take(rows)
 
 
 def _trimmed(batch: Batch, rows: Ints) -> Batch:

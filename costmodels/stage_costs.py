@@ -10,6 +10,9 @@ once. For configuration i, chunk c with ``count[u]`` units of kind u costs
   may be negative, as the first and the last chunk do without some of what `stage` has.
 
 A rank of the pipeline has the sum of its chunks, and the unit `stage` once. `evaluate` adds the very same numbers.
+
+Where batches say of every layer what it repeats (`Batch.layers`), a unit kind is a block kind in a mode: there are 3K
+columns of K block kinds, mode by mode in the order of `RECOMPUTES` (column ``mode·K + kind``), then the three ends.
 """
 
 from dataclasses import dataclass, replace
@@ -18,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from autoplan.spec import ModelSpec
-from costmodels.batch import Batch, Bools, Floats, Ints, select_rows
+from costmodels.batch import RECOMPUTES, Batch, Bools, Floats, Ints, Modes, select_rows
 from costmodels.distinct import distinct
 from costmodels.pipeline import SCHEDULES, chunk_rank, schedule_codes
 
@@ -26,6 +29,8 @@ from costmodels.pipeline import SCHEDULES, chunk_rank, schedule_codes
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageCosts:
     """Costs of n configurations by unit; arrays have shape (n, u) with u = num_blocks + 3 unless said otherwise.
+    `num_blocks` are the kinds of units that are layers: block kinds, or block kinds in each of the three modes.
+
 
     `backward_seconds` includes recompute and weight gradients, `weight_seconds` are the latter alone; all passes
     include the communication that shows; `hidden_seconds` are the part of it that would not show in pairs of passes,
@@ -99,14 +104,31 @@ PER_CONFIGURATION = (
 
 def count_units(model: ModelSpec, batch: Batch) -> Floats:
     """Return how many units of each kind each chunk has: shape (n, max_chunks, u), all zero past the last."""
-    kinds = np.asarray(model.layer_blocks)[:, None] == np.arange(len(model.blocks))
-    before = np.vstack([np.zeros((1, len(model.blocks))), np.cumsum(kinds, axis=0)])  # (num_layers + 1, blocks)
-    blocks = np.diff(before[batch.cuts], axis=1)
+    blocks = _count_blocks(model, batch) if batch.layers is None else _count_modes(model, batch, batch.layers)
     chunk = np.arange(batch.cuts.shape[1] - 1)
     chunks = batch.chunks[:, None]
     exists = chunk < chunks
     ends = [exists & (chunk == 0), chunk == chunks - 1, exists]
     return np.concatenate([blocks, np.stack(ends, axis=-1)], axis=-1)
+
+def _count_blocks(model: ModelSpec, batch: Batch) -> Floats:
+    """Return how many layers of each kind each chunk has, (n, max_chunks, K)."""
+    kinds = np.asarray(model.layer_blocks)[:, None] == np.arange(len(model.blocks))
+    before = np.vstack([np.zeros((1, len(model.blocks))), np.cumsum(kinds, axis=0)])  # (num_layers + 1, blocks)
+    return np.diff(before[batch.cuts], axis=1)
+
+
+def _count_modes(model: ModelSpec, batch: Batch, layers: Modes) -> Floats:
+    """Return how many layers of each kind in each mode each chunk has, (n, max_chunks, 3·K)."""
+    n, chunks, places = len(batch), batch.cuts.shape[1] - 1, len(RECOMPUTES) * len(model.blocks)
+    row = np.arange(n)[:, None]
+    begun = np.zeros((n, model.num_layers + 1), dtype=np.int64)  # chunks after the first that begin at a layer
+    np.add.at(begun, (row, batch.cuts[:, 1:]), 1)
+    chunk = np.cumsum(begun[:, :-1], axis=1)
+    kind = layers.astype(np.int64) * len(model.blocks) + np.asarray(model.layer_blocks)
+    counts = np.bincount(((row * chunks + chunk) * places + kind).ravel(), minlength=n * chunks * places)
+    return counts.reshape(n, chunks, places).astype(np.float64)
+
 
 
 def sum_units(counts: Floats, costs: Floats) -> Floats:

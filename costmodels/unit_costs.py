@@ -1,12 +1,20 @@
-"""What every unit of a stage costs, counted once for configurations that differ in their schedule or cuts alone."""
+"""What every unit of a stage costs, counted once for configurations that differ in their schedule or cuts alone.
 
-from dataclasses import dataclass
+Where a batch says of every layer what it repeats (`Batch.layers`), layers have columns for each mode: what they cost in
+the same configuration when all of its layers are in that mode. Embedding, head and stage cost what they do in the
+configuration as it is, whose recompute is the most that any layer may repeat. That assumes of the stage that the layer
+whose backward needs most at a time repeats so much, even where none does, and of the optimizer's step that as little is
+free beside it.
+"""
+
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from autoplan.spec import Problem
-from costmodels.batch import Batch, Floats, Ints
+from costmodels.arrays import combine
+from costmodels.batch import RECOMPUTES, Batch, Floats, Ints
 from costmodels.calibrated import coefficients_of
 from costmodels.coefficients import Coefficients
 from costmodels.distinct import distinct
@@ -14,11 +22,15 @@ from costmodels.memory import HeldBytes, held_bytes
 from costmodels.pipeline import SPLIT, V_PLACED, among
 from costmodels.resolved import Resolved, resolve
 from costmodels.unit_seconds import UnitSeconds, unit_seconds
+from costmodels.work import ENDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitCosts:
-    """The cost of every unit of k configurations: seconds, and bytes by term."""
+    """The cost of every unit of k configurations: seconds, and bytes by term.
+
+    With modes by layer, `resolved` is what the configurations with all layers in each mode come down to.
+    """
 
     resolved: Resolved
     seconds: UnitSeconds
@@ -42,6 +54,8 @@ class UnitCosts:
 
 def unit_costs(problem: Problem, batch: Batch, coefficients: Coefficients | None) -> UnitCosts:
     """Return the costs of every configuration; `coefficients` are the problem's when None."""
+    if batch.layers is not None:
+        return _costs_by_mode(problem, replace(batch, layers=None), coefficients)
     resolved = resolve(problem, batch, coefficients or coefficients_of(problem))
     held = held_bytes(
         problem,
@@ -51,6 +65,25 @@ def unit_costs(problem: Problem, batch: Batch, coefficients: Coefficients | None
         activation_scale=resolved.ratios.activations[resolved.sizes],
     )
     return UnitCosts(resolved=resolved, seconds=unit_seconds(resolved), held=held)
+
+
+def _costs_by_mode(problem: Problem, batch: Batch, coefficients: Coefficients | None) -> UnitCosts:
+    """Return the costs of configurations whose layers have columns for each mode."""
+    n = len(batch)
+    alike = [
+        replace(batch, recompute=np.full(n, mode), recompute_layers=np.zeros_like(batch.tp)) for mode in RECOMPUTES
+    ]
+    each = unit_costs(problem, combine([*alike, batch], np.concatenate), coefficients)
+
+    def join(parts: list[Any]) -> Any:
+        *modes, own = np.split(parts[0], len(RECOMPUTES) + 1)
+        return own if own.ndim == 1 else np.hstack([*(mode[:, :-ENDS] for mode in modes), own[:, -ENDS:]])
+
+    return UnitCosts(
+        resolved=each.resolved,
+        seconds=combine([each.seconds], join),
+        held={name: combine([term], join) for name, term in each.held.items()},
+    )
 
 
 def alike_units(batch: Batch) -> tuple[Ints, Ints]:

@@ -1,10 +1,11 @@
 import numpy as np
 
+from autoplan.spec import Configuration
 from costmodels.arrays import combine, take_rows
 from costmodels.coefficients import Coefficients, resolve_rates
 from costmodels.hardware import resolve_hardware
 from costmodels.link_work import LinkWork
-from tests.costmodels.problems import make_problem
+from tests.costmodels.problems import make_batch, make_problem
 
 
 def test_rows_are_taken_of_every_array_inside():
@@ -26,3 +27,10 @@ def test_values_inside_of_values_are_combined_number_by_number():
     assert joined.links.intra.tolist() == [rate.links.intra for rate in rates]
     assert joined.contention.compute_slowdown.tolist() == [rate.contention.compute_slowdown for rate in rates]
     assert joined.products.shape == (2,)
+
+
+def test_what_is_not_there_stays_away():
+    batch = make_batch(make_problem(), Configuration())
+    joined = combine([batch, batch], np.concatenate)
+    assert joined.layers is None
+    assert len(joined) == len(joined.cuts) == 2

@@ -22,6 +22,14 @@ def test_take_selects_every_field():
     assert (len(chosen), chosen.configuration(0), chosen.cuts.tolist()) == (1, SECOND, [[0, 2, 4]])
 
 
+def test_what_layers_repeat_is_taken_with_them():
+    cuts, layers = np.array([[0, 4], [0, 4]]), np.array([[0, 0, 2, 2], [1, 0, 0, 0]], dtype=np.int8)
+    batch = Batch.of([FIRST, FIRST], cuts, layers)
+    assert batch.take([1]).layers.tolist() == [[1, 0, 0, 0]]
+    assert batch.configuration(1) == FIRST
+    assert Batch.of([FIRST], cuts[:1]).take([0]).layers is None
+
+
 def test_chunks_are_those_of_all_ranks():
     configurations = [Configuration(pp=4, schedule="interleaved", virtual_stages=3), Configuration(pp=2)]
     batch = Batch.of(configurations, np.zeros((2, 13), dtype=np.int64))

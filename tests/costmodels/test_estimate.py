@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -291,3 +292,41 @@ def test_a_large_space_is_priced_at_once():
     assert (result.fits == (result.peak_memory_bytes <= memory_limit(problem))).all()
     assert result.fits.any()
     assert not result.fits.all()
+
+
+@pytest.mark.parametrize("schedule", sorted(SCHEDULES))
+def test_layers_that_repeat_less_are_estimated_as_they_are(schedule):
+    problem = make_problem(llama_like(num_layers=8), cluster=make_cluster(make_group(1, 2)), global_batch=8)
+    chunks = 2 if schedule in {"interleaved", "zb-v", "dualpipe-v"} else 1
+    configuration = Configuration(pp=2, schedule=schedule, virtual_stages=chunks, recompute="full")
+    layers, cuts = (2, 2, 1, 0, 0, 2, 0, 0), even(problem, configuration)
+    batch = replace(make_batch(problem, configuration), layers=np.array([layers], dtype=np.int8))
+    alone, together = estimate(problem, configuration, cuts, layers=layers), evaluate(problem, batch)
+    assert alone.peak_memory_bytes == pytest.approx(together.peak_memory_bytes[0], abs=1)
+    assert max(stage.total_bytes for stage in alone.memory) == pytest.approx(alone.peak_memory_bytes, abs=15)
+    if schedule not in SEARCHED:
+        assert alone.step_seconds == pytest.approx(together.step_seconds[0], rel=1e-12)
+    all_alike = estimate(problem, configuration, cuts)
+    assert estimate(problem, configuration, cuts, layers=(2,) * 8) == all_alike
+    assert alone.step_seconds < all_alike.step_seconds
+    assert alone.step_seconds_low < alone.step_seconds < alone.step_seconds_high
+    ends = [
+        max(event.start_seconds + event.duration_seconds for event in events)
+        for events in (timeline(problem, configuration, cuts, layers=layers), timeline(problem, configuration, cuts))
+    ]
+    assert ends[0] < ends[1]
+
+
+@pytest.mark.parametrize(
+    ("layers", "message"),
+    [
+        ((0, 1), "modes of 2 layers, the model has 3"),
+        ((0, 1, 2), "with recompute selective a layer's mode is one of 0 (none), 1 (selective)"),
+        ((0, -1, 0), "with recompute selective"),
+    ],
+)
+def test_layers_that_are_not_the_models_are_refused(layers, message):
+    problem = make_problem(llama_like(num_layers=3), cluster=make_cluster(make_group(1, 1)))
+    with pytest.raises(ConfigurationError, match=re.escape(message)) as error:
+        estimate(problem, Configuration(recompute="selective"), layers=layers)
+    assert error.value.where == "layers"

@@ -41,6 +41,27 @@ def test_units_of_each_chunk():
     ]
 
 
+def test_units_of_each_mode():
+    """First the two kinds that repeat nothing, then those that repeat some, then those that repeat all."""
+    problem = make_problem(two_kinds())
+    batch = make_batch(problem, Configuration(pp=2), Configuration(pp=2), cuts=[[0, 3, 5], [0, 1, 5]])
+    batch = replace(batch, layers=np.array([[0, 2, 1, 0, 0], [2, 2, 2, 2, 0]], dtype=np.int8))
+    assert count_units(problem.model, batch).tolist() == [
+        [[1, 0, 0, 1, 1, 0, 1, 0, 1], [1, 1, 0, 0, 0, 0, 0, 1, 1]],
+        [[0, 0, 0, 0, 1, 0, 1, 0, 1], [0, 1, 0, 0, 2, 1, 0, 1, 1]],
+    ]
+
+
+def test_units_of_each_mode_where_chunks_have_no_layer():
+    problem = make_problem(two_kinds())
+    configuration = Configuration(schedule="interleaved", **TWO_CHUNKS)
+    batch = make_batch(problem, configuration, Configuration(), cuts=[[0, 0, 3, 5, 5], [0, 5, 5, 5, 5]])
+    batch = replace(batch, layers=np.array([[0, 0, 0, 1, 1], [0, 0, 0, 0, 0]], dtype=np.int8))
+    counts = count_units(problem.model, batch)[:, :, :-3]
+    assert counts[0].tolist() == [[0] * 6, [2, 1, 0, 0, 0, 0], [0, 0, 1, 1, 0, 0], [0] * 6]
+    assert counts[1].tolist() == [[3, 2, 0, 0, 0, 0], [0] * 6, [0] * 6, [0] * 6]
+
+
 @pytest.mark.parametrize(
     ("schedule", "ranks", "sums"),
     [("interleaved", [0, 1, 0, 1], [1 + 100, 10 + 1000]), ("zb-v", [0, 1, 1, 0], [1 + 1000, 10 + 100])],
