@@ -1,6 +1,5 @@
 """`autoplan diff`: what differs between two plans, and what the difference costs."""
 
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,9 +9,13 @@ from autoplan.cli.options import JsonOption
 from autoplan.cli.output import console, print_json
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from autoplan.spec import Plan
 
 EXAMPLE = "autoplan diff a.json b.json"
+PARTS = ("stack", "mesh", "schedule", "optimizer", "precision")
+"""The parts of a plan whose fields are shown under the part's name."""
 
 
 def command(
@@ -21,74 +24,93 @@ def command(
     *,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare two plans: inputs, configuration, stages, predicted time and memory."""
+    """Compare two plans: inputs, configuration, stages, layers, sharding, predicted time and memory by term.
+
+    Plans for another model, cluster or workload are compared too, and it is said that they answer other questions.
+    """
     from autoplan.readers import load_plan
+    from autoplan.spec.codec import to_jsonable
+    from solver.differences import compare_plans
 
     a, b = load_plan(first), load_plan(second)
-    difference = compare(a, b)
+    difference = compare_plans(a, b)
     if as_json:
-        print_json(difference)
+        print_json(to_jsonable(difference))
     else:
         _render(a, b, difference)
-
-
-def compare(a: "Plan", b: "Plan") -> dict[str, Any]:
-    """Return what differs as pairs [a's, b's].
-
-    ``same`` is whether the ids are equal. ``inputs``, ``stack`` and ``configuration`` hold the fields that differ;
-    ``layers_per_stage``, ``step_seconds`` (the total and every term of the breakdown) and ``peak_memory_bytes``
-    are always there.
-    """
-    terms = {**a.estimate.breakdown, **b.estimate.breakdown}
-    return {
-        "ids": [a.id, b.id],
-        "same": a.id == b.id,
-        "inputs": _differing(a.inputs, b.inputs),
-        "stack": _differing(a.stack, b.stack),
-        "configuration": _differing(a.configuration, b.configuration),
-        "layers_per_stage": [_layers_per_stage(a), _layers_per_stage(b)],
-        "step_seconds": {
-            "total": [a.estimate.step_seconds, b.estimate.step_seconds],
-            **{term: [plan.estimate.breakdown.get(term, 0.0) for plan in (a, b)] for term in terms},
-        },
-        "peak_memory_bytes": [a.estimate.peak_memory_bytes, b.estimate.peak_memory_bytes],
-    }
-
-
-def _differing(a: Any, b: Any) -> dict[str, list[Any]]:
-    pairs = {field.name: [getattr(a, field.name), getattr(b, field.name)] for field in fields(a)}
-    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
-
-
-def _layers_per_stage(plan: "Plan") -> list[int]:
-    return [sum(chunk.num_layers for chunk in stage.chunks) for stage in plan.stages]
 
 
 def _render(a: "Plan", b: "Plan", difference: dict[str, Any]) -> None:
     from rich.table import Table
 
-    from autoplan.cli.render import SMALLEST_SHARE
-    from autoplan.units import format_bytes, format_seconds
-
     if difference["same"]:
         console().print(f"the same plan: {a.id[:12]}")
         return
-    least = SMALLEST_SHARE * min(difference["step_seconds"]["total"])
     table = Table("", "A", "B", box=None, padding=(0, 2, 0, 0))
     table.add_row("plan", *(plan_id[:12] for plan_id in difference["ids"]))
+    _add_inputs(table, a, b, difference)
+    _add_choices(table, difference)
+    _add_layout(table, difference)
+    _add_figures(table, difference)
+    if difference["other_question"]:
+        console().print(f"[yellow]the plans are for another {', '.join(difference['other_question'])}[/yellow]")
+    console().print(table)
+
+
+def _add_inputs(table: "Table", a: "Plan", b: "Plan", difference: dict[str, Any]) -> None:
     for name in difference["inputs"]:
         table.add_row(name, _describe_input(a, name), _describe_input(b, name))
-    for name, pair in _differing(a.workload, b.workload).items():
-        table.add_row(f"  {name}", *map(str, pair))
-    for part in ("stack", "configuration"):
+    for name in ("global_batch", "seq_len", "optimizer", "precision"):
+        pair = [getattr(plan.workload, name) for plan in (a, b)]
+        if pair[0] != pair[1]:
+            table.add_row(f"  {name}", *map(str, pair))
+
+
+def _add_choices(table: "Table", difference: dict[str, Any]) -> None:
+    for name, pair in difference["configuration"].items():
+        table.add_row(name, *map(_word, pair))
+    shown = set(difference["configuration"])
+    for part in PARTS:
         for name, pair in difference[part].items():
-            table.add_row(f"stack, {name}" if part == "stack" else name, *map(_word, pair))
+            if name not in {*shown, "name", "sizes"} or part == "stack":
+                table.add_row(f"{part}, {name}", *map(_word, pair))
+    if difference["runnable"][0] != difference["runnable"][1]:
+        table.add_row("runnable", *map(_word, difference["runnable"]))
+
+
+def _add_layout(table: "Table", difference: dict[str, Any]) -> None:
+    """Add stages, layers and shards, each where it differs."""
+    from autoplan.units import format_count
+
     table.add_row("layers per stage", *(" ".join(map(str, layers)) for layers in difference["layers_per_stage"]))
-    for term, seconds in difference["step_seconds"].items():
-        if max(seconds) >= least:
-            table.add_row(f"step, {term}", *map(format_seconds, seconds))
+    for run in difference["layers"]:
+        first, end = run["layers"]
+        for name, pair in run.items():
+            if name != "layers":
+                table.add_row(f"layers {first} to {end - 1}, {name}", *map(_word, pair))
+    for name, pair in difference["sharding"].get("groups", {}).items():
+        shards = ["none" if shard is None else format_count(shard["shard_numel"]) for shard in pair]
+        table.add_row(f"shard of {name}, elements", *shards)
+
+
+def _add_figures(table: "Table", difference: dict[str, Any]) -> None:
+    from autoplan.cli.render import SMALLEST_SHARE
+    from autoplan.units import format_bytes, format_seconds
+
+    for label, terms, write in (
+        ("step", difference["step_seconds"], format_seconds),
+        ("memory", difference["memory_bytes"], format_bytes),
+    ):
+        least = SMALLEST_SHARE * min(terms["total"])
+        for term, pair in terms.items():
+            if max(pair) >= least:
+                table.add_row(f"{label}, {term}", *map(write, pair))
     table.add_row("peak memory", *map(format_bytes, difference["peak_memory_bytes"]))
-    console().print(table)
+    for name, pair in difference["figures"].items():
+        if pair != [None, None]:
+            table.add_row(
+                name.replace("_", " "), *("unknown" if figure is None else f"{figure:,.4g}" for figure in pair)
+            )
 
 
 def _describe_input(plan: "Plan", name: str) -> str:

@@ -52,4 +52,13 @@ def test_inputs_that_differ_have_their_names(plan_file, autoplan, asked, tmp_pat
     text = autoplan("diff", plan_file, other).out
     for word in ("h100-80g-sxm:1x8 (", "h200-141g-sxm:1x8 (", "global_batch"):
         assert word in text
-    assert "model" not in text
+    assert "model " not in text
+    assert text.startswith("the plans are for another cluster, workload")
+
+
+def test_the_text_has_layers_shards_and_terms_of_memory(plan_file, autoplan, asked, tmp_path):
+    other = tmp_path / "full.json"
+    assert autoplan("plan", *asked, "--fix", "pp=2", "--fix", "recompute=full", "--out", other).status == 0
+    text = autoplan("diff", plan_file, other).out
+    for word in ("layers 0 to 11, recompute", "memory, activations", "tokens per second", "mfu"):
+        assert word in text
