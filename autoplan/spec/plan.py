@@ -160,7 +160,10 @@ class PrecisionPlan:
 
 @value
 class Search:
-    """How the plan was found and what is proved about it; `gap` = (step − lower bound)/step."""
+    """How the plan was found and what is proved about it; `gap` = (step − lower bound)/step.
+
+    `notes` are sentences on what else was found: a part of the cluster that does better, what other clusters take.
+    """
 
     status: Literal["optimal", "feasible", "time_limit"]
     lower_bound_seconds: float
@@ -168,6 +171,7 @@ class Search:
     explored: int
     pruned: int
     seconds: float
+    notes: tuple[str, ...] = ()
 
 
 @value
