@@ -245,11 +245,12 @@ def count_work(problem: Problem, batch: Batch, *, hardware: Hardware, matmul: Ma
     units = unit_operations(problem, keys)
     tally = _Tally(problem, hardware, len(units), len(keys))
     redone = frozenset(problem.stack.redone)
+    repeats = bool((batch.recompute != "none").any())
     for i, unit in enumerate(units):
         tally.add_forward((0, i), unit)
         tally.add_backward((1, i), unit)
         tally.add_weight((2, i), unit)
-        if i >= len(problem.model.blocks):  # recompute is of layers
+        if i >= len(problem.model.blocks) or not repeats:  # recompute is of layers
             continue
         if problem.stack.stops_early:
             tally.add_forward((3, i), _until_last_saved(unit))

@@ -1,17 +1,18 @@
-"""Best-first search over the plan space, with a proof of what it found.
+"""Best-first search over the tree of the plan space, with a proof of what it found.
 
-Variables: a configuration c of the space (`solver.space`) and its stage cuts x (`solver.stages`).
+Variables: a configuration c of the space (`solver.space`), its stage cuts x and what its layers repeat
+(`solver.stages`).
 Objective: min T(c, x), the step time of `costmodels.estimate.evaluate`, in which the pipeline is simulated.
 Constraint: M(c, x) ≤ the device's memory on every stage.
 
-The proof: `lower_bounds` gives B(c) ≤ T(c, x) and N(c) ≤ M(c, x) for every x. Configurations with N(c) above
-the limit are ruled out. Those of one stage have no cuts to choose and are costed all at once; the others are taken
-in ascending order of B, and `solver.stages` finds the best cuts of each exactly: it is given the best time so far and
-stops when it can prove that no cuts reach it. When B of the next configuration is more than the best time (of the
-last wanted runner-up, where runners-up are listed), nothing that is left can be better: the status is `optimal`
-and the gap 0. At the time limit or on KeyboardInterrupt the lower bound
-is the least of what is left, and the gap says how much better a plan could be.
+The proof: every node n of the tree has a bound B(n) ≤ T(c, x) for all that is below it and fits, inf where nothing does
+(`solver.bounds`). The node of least bound is next: its children are bounded in its place, and a configuration
+is solved exactly, given the best time so far (`solver.leaves`). When the least bound that is left is more than the best
+time (of the last wanted runner-up, where runners-up are listed), nothing that is left can be better: the status is
+`optimal` and the gap 0. At the time limit or on KeyboardInterrupt the lower bound is the least of what is left, and the
+gap says how much better a plan could be. Until a first plan is known the deepest nodes go first.
 
+Nodes are taken some at a time, those whose bounds are near the least one, so that bounds are computed over arrays.
 Ties: less memory first, then the simpler configuration (`solver.result.rank`), so equal input gives equal output.
 """
 
@@ -26,17 +27,24 @@ import numpy as np
 from autoplan.errors import NoPlanError, Remedy
 from autoplan.spec import Problem
 from autoplan.spec.plan import Alternative, Search
-from costmodels.batch import Batch
+from costmodels.batch import Batch, Floats
 from costmodels.estimate import evaluate
 from solver import infeasible
-from solver.bounds import Frontier, rank_by_bound
+from solver.leaves import solve
+from solver.bounds import Bounds
 from solver.options import SearchOptions
 from solver.result import Found, Phase, Progress, SearchResult, rank
-from solver.space import enumerate_space, trim_cuts
-from solver.stages import Pipeline, best_cuts, pipelines
+from solver.space import Space
+from solver.tree import Pool
 from solver.stages.windows import ROUNDING
 
-FIRST_CHUNK, LARGEST_CHUNK = 32, 512
+AT_ONCE = (1024, 8192, 512)
+"""Nodes of every level that are taken at a time; of the first ones, until a plan is known, a few."""
+AT_FIRST = (32, 64, 16)
+NEAR = 0.05
+"""Nodes are taken together whose bounds are within this share of the least."""
+CONFIGURATIONS = 2
+"""The level whose nodes are configurations."""
 
 
 def search(
@@ -76,78 +84,77 @@ def find(problem: Problem, options: SearchOptions) -> Found | None:
 class _Run:
     """The state of one search.
 
-    `singles_bound` bounds the configurations of one stage until they are costed; `position` counts the pipelines of
-    the frontier that are settled; `unsettled` bounds the cuts of those that are not all ruled out.
+    `pools` are the nodes of every level that are still to be looked at; `taken` bounds those that are being looked at,
+    and `unsettled` the cuts of configurations that are solved but for a gap.
     """
 
     problem: Problem
     options: SearchOptions
     on_progress: Callable[[Progress], None] | None
     started: float = field(default_factory=perf_counter)
-    space: Batch | None = None
-    frontier: Frontier | None = None
-    singles_bound: float = inf
-    position: int = 0
+    pools: tuple[Pool, ...] = field(default_factory=lambda: (Pool(), Pool(), Pool()))
     leaders: list[Found] = field(default_factory=list)
     explored: int = 0
     pruned: int = 0
+    taken: float = 0.0
     unsettled: float = inf
     stopped: Literal["feasible", "time_limit"] | None = None
 
-    def prepare(self) -> None:
-        """Enumerate the space and rank it by lower bound."""
-        self.space = enumerate_space(self.problem, self.options)
-        if len(self.space):
-            self.frontier = rank_by_bound(self.problem, self.space)
-            self.pruned = len(self.space) - len(self.frontier.singles) - len(self.frontier.order)
-            self.singles_bound = self.frontier.singles_seconds
-        self.report("bounds")
-
     def explore(self) -> None:
-        """Cost configurations, best bound first, until the bound passes the cutoff or time is up."""
-        self.prepare()
-        if self.space is not None and self.frontier is not None:
-            self.cost_singles(self.space, self.frontier)
-            self.cost_pipelines(self.space, self.frontier)
-        self.report("done")
-
-    def cost_singles(self, space: Batch, frontier: Frontier) -> None:
-        """Cost the configurations of one stage all at once."""
-        if not len(frontier.singles) or self.out_of_time():
-            return
-        self.enter(trim_cuts(space.take(frontier.singles)))
-        self.singles_bound = inf
-        self.explored += len(frontier.singles)
-        self.report("search")
-
-    def cost_pipelines(self, space: Batch, frontier: Frontier) -> None:
-        """Cost the configurations of several stages, some at a time, until the bound passes the cutoff."""
-        size = FIRST_CHUNK
-        while inf > self.bound() <= self.cutoff() and not self.out_of_time():
-            seconds = frontier.seconds[self.position : self.position + size]
-            seconds = seconds[seconds <= self.cutoff()]
-            chunk = trim_cuts(space.take(frontier.order[self.position : self.position + len(seconds)]))
-            for pipeline, bound in zip(pipelines(self.problem, chunk), seconds.tolist(), strict=True):
-                if bound <= self.cutoff():
-                    self.cost_pipeline(pipeline)
-                if self.out_of_time():
-                    return
-                self.position += 1
-                self.explored += 1
-            size = min(2 * size, LARGEST_CHUNK)
+        """Look at nodes, best bound first, until the bound passes the cutoff or time is up."""
+        space, bounds = (
+            Space(self.problem, self.options),
+            Bounds(self.problem, heaviest=str(self.options.fix.get("recompute", "full"))),
+        )
+        self.open(space, bounds, space.root(), np.zeros(1), level=0)
+        self.report("bounds")
+        while (level := self.next_level()) is not None and not self.out_of_time():
+            self.look(space, bounds, level)
             self.report("search")
         if self.stopped is None:
-            self.pruned += len(frontier.order) - self.position
+            self.pruned += sum(pool.drop(self.cutoff()) for pool in self.pools)
+        self.report("done")
 
-    def cost_pipeline(self, pipeline: Pipeline) -> None:
-        """Find the best cuts of one configuration of several stages and enter it with them."""
-        answer = best_cuts(pipeline, cutoff=self.cutoff(), stop=self.out_of_time)
-        self.unsettled = min(self.unsettled, answer.bound_seconds)
-        if answer.best is not None:
-            known = bool(self.leaders)
-            self.enter(replace(pipeline.row, cuts=np.asarray([answer.best.cuts])))
-            if not known:
-                self.report("search")
+    def next_level(self) -> int | None:
+        """Return the level to take nodes from; None when nothing that is left can be better than the leaders."""
+        heads = [pool.bound for pool in self.pools]
+        if inf > min(heads) <= self.cutoff():
+            levels = [i for i, head in enumerate(heads) if head < inf]
+            return min(reversed(levels), key=lambda i: heads[i]) if self.leaders else levels[-1]
+        return None
+
+    def look(self, space: Space, bounds: Bounds, level: int) -> None:
+        """Take some nodes of a level and open them, or solve them where they are configurations."""
+        pool = self.pools[level]
+        self.taken = pool.bound
+        count = (AT_ONCE if self.leaders else AT_FIRST)[level]
+        nodes, least = pool.pop(count, within=min(self.cutoff(), pool.bound * (1 + NEAR)))
+        if level == CONFIGURATIONS:
+            self.solve(nodes, least)
+        else:
+            self.open(space, bounds, nodes, least, level=level + 1)
+
+    def open(self, space: Space, bounds: Bounds, nodes: Batch, least: Floats, *, level: int) -> None:
+        """Put the children of nodes into the pool of their level, but those that cannot be better than the leaders."""
+        children, parents = space.refine(nodes, level)
+        found = np.maximum(bounds.of(children, level), least[parents])
+        keep = np.isfinite(found) & (found <= self.cutoff())
+        self.pruned += len(keep) - int(keep.sum())
+        self.pools[level].push(children.take(keep), found[keep])
+        self.taken = inf
+
+    def solve(self, configurations: Batch, least: Floats) -> None:
+        """Solve configurations and enter what is found; those that the time does not suffice for go back."""
+        before = self.explored
+        for solved in solve(self.problem, configurations, least, cutoff=self.cutoff, stop=self.out_of_time):
+            self.unsettled = min(self.unsettled, solved.bound_seconds)
+            self.explored += solved.count
+            self.taken = solved.left_seconds
+            if solved.found is not None:
+                self.enter(solved.found)
+        if self.stopped is None:
+            self.pruned += len(configurations) - (self.explored - before)
+            self.taken = inf
 
     def enter(self, batch: Batch) -> None:
         """Enter what fits among the leaders, each configuration with its cuts; a configuration comes once."""
@@ -173,9 +180,8 @@ class _Run:
         return self.leaders[-1].step_seconds * (1 + ROUNDING)
 
     def bound(self) -> float:
-        """Return a lower bound on the step time of everything that is not settled; inf when all is."""
-        left = inf if self.frontier is None else self.frontier.bound_from(self.position)
-        return min(left, self.singles_bound)
+        """Return a lower bound on the step time of everything that is not solved; inf when all is."""
+        return min(self.taken, *(pool.bound for pool in self.pools))
 
     def out_of_time(self) -> bool:
         """Return whether the search was stopped or its time limit has passed, and note it."""

@@ -79,11 +79,11 @@ def test_a_pinned_recompute_is_named_with_what_full_recompute_needs():
     """With less memory than selective recompute needs, full is what fits."""
     model = make_model(layers=16, vocab=1024)
     problem = make_problem(model=model, cluster=make_cluster(memory=4 * GIB), global_batch=4, seq_len=8192)
-    options = SearchOptions(fix={"recompute": "none"}, forbid=("tp>1", "pp>1"))
+    options = SearchOptions(fix={"recompute": "none"}, forbid=("tp>1", "pp>1", "cp>1"))
     error = refuse(problem, options)
     effect = dict(zip(actions(error), error.remedies, strict=True))["drop pin recompute=none"].effect
     assert re.match(r"recompute=full fits: [0-3]\.[0-9]+ GiB a device", effect)
-    assert "recompute=none, without tp>1, without pp>1" in error.message
+    assert "recompute=none, without tp>1, without pp>1, without cp>1" in error.message
 
 
 def test_a_pin_that_breaks_a_rule_is_not_a_lack_of_memory():
@@ -94,7 +94,7 @@ def test_a_pin_that_breaks_a_rule_is_not_a_lack_of_memory():
 
 
 def test_context_parallelism_is_refused_by_its_own_rule():
-    error = refuse(make_problem(seq_len=1022), SearchOptions(fix={"cp": 2}))
+    error = refuse(make_problem(seq_len=1022), SearchOptions(fix={"cp": 2, "cp_method": "allgather"}))
     assert "cp 2 by allgather needs seq_len 1022 in 4 equal parts" in error.message
 
 
@@ -104,7 +104,7 @@ def test_expert_parallelism_of_a_dense_model_is_refused_by_its_own_rule():
 
 
 def test_a_batch_that_nothing_divides_names_the_next_that_works():
-    problem = make_problem(model=make_model(layers=1, heads=1, kv_heads=1), global_batch=3)
+    problem = make_problem(model=make_model(layers=1, heads=1, kv_heads=1), global_batch=3, seq_len=1023)
     error = refuse(problem)
     assert "does not divide global_batch 3" in error.message
     assert "global_batch 4, divisible by 4" in actions(error)

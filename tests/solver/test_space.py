@@ -1,11 +1,15 @@
 from itertools import product
+from math import prod
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autoplan.spec import Configuration
-from autoplan.spec.rules import broken
+from autoplan.spec import Moe
+from autoplan.spec.problem import num_microbatches
+from autoplan.spec.rules import holds
+from costmodels.batch import Batch
 from solver.options import CHOICES, SEARCHED, Condition, SearchOptions
 from solver.space import divisors, enumerate_space, plainest
 from tests.solver.problems import make_cluster, make_model, make_problem
@@ -17,42 +21,48 @@ def configurations(problem, options):
     return [space.configuration(i) for i in range(len(space))]
 
 
+DEGREES = ("dp_replicate", "dp_shard", "cp", "tp", "pp")
+
+
 def brute_force(problem, options):
-    """Every configuration, one by one, by the rules alone, and none twice under another name."""
+    """Every configuration of a plain product of all values that the rules and the options allow."""
     numbers = divisors(problem.cluster.num_devices)
-    found = set()
-    for dp_replicate, dp_shard, tp, pp in product(numbers, repeat=4):
-        for sp, zero, micro_batch, schedule, recompute in product(
-            CHOICES["sequence_parallel"],
-            CHOICES["zero_stage"],
-            range(1, problem.workload.global_batch + 1),
-            SEARCHED,
-            CHOICES["recompute"],
-        ):
-            c = Configuration(
-                dp_replicate=dp_replicate,
-                dp_shard=dp_shard,
-                tp=tp,
-                pp=pp,
-                sequence_parallel=sp,
-                zero_stage=zero,
-                micro_batch=micro_batch,
-                schedule=schedule,
-                recompute=recompute,
-            )
-            kinds = ("valid", "runnable") if options.runnable_only else ("valid",)
-            allowed = all(getattr(c, name) == pin for name, pin in options.fix.items()) and not any(
-                Condition.parse(text).holds(c) for text in options.forbid
-            )
-            if allowed and not any(broken(problem, c, kind=kind) for kind in kinds):
-                found.add(c)
-    return found
+    has_experts = any(isinstance(block.feed_forward, Moe) for block in problem.model.blocks)
+    per_node = problem.cluster.groups[0].devices_per_node
+    degrees = [d for d in product(numbers, repeat=5) if prod(d) == problem.cluster.num_devices]
+    axes = {
+        "cp_method": CHOICES["cp_method"],
+        "ep": numbers if has_experts else [1],
+        "etp": divisors(per_node) if has_experts else [1],
+        "sequence_parallel": CHOICES["sequence_parallel"],
+        "zero_stage": CHOICES["zero_stage"],
+        "micro_batch": range(1, problem.workload.global_batch + 1),
+        "schedule": SEARCHED,
+        "virtual_stages": range(1, problem.model.num_layers + 3),
+        "recompute": CHOICES["recompute"],
+        "recompute_layers": [0],
+    } | {name: [pin] for name, pin in options.fix.items() if name not in DEGREES}
+    values = list(product(degrees, *axes.values()))
+    columns = {name: np.asarray([row[0][i] for row in values]) for i, name in enumerate(DEGREES)}
+    columns |= {name: np.asarray([row[i + 1] for row in values]) for i, name in enumerate(axes)}
+    batch = Batch(**columns, cuts=np.zeros((len(values), 1), dtype=np.int64))
+    keep = holds(problem, batch, kind="valid")
+    if options.runnable_only:
+        keep &= holds(problem, batch, kind="runnable")
+    for name, pin in options.fix.items():
+        keep &= getattr(batch, name) == pin
+    for text in options.forbid:
+        keep &= ~Condition.parse(text).holds(batch)
+    batch = batch.take(keep)
+    return {batch.configuration(i) for i in range(len(batch))}
 
 
 def meaning(problem, c):
-    num_microbatches = problem.workload.global_batch // (c.dp * c.micro_batch)
-    same = c.pp == 1 or num_microbatches == 1
-    return tuple(getattr(c, name) for name in c.__slots__ if not (name == "schedule" and same))
+    """What a configuration runs: one stage has one schedule, one rank no method of context parallelism."""
+    single = num_microbatches(problem, c) == 1 and c.schedule in {"gpipe", "1f1b"}
+    same = {"schedule"} if c.pp == 1 or single else set()
+    same |= {"cp_method"} if c.cp == 1 else set()
+    return tuple(getattr(c, name) for name in c.__slots__ if name not in same)
 
 
 @given(
@@ -81,6 +91,10 @@ def test_the_space_is_what_the_rules_allow_each_meaning_once(devices, heads, lay
         global_batch=global_batch,
         seq_len=seq_len,
     )
+    check_space(problem, options)
+
+
+def check_space(problem, options):
     found, expected = configurations(problem, options), brute_force(problem, options)
     assert set(found) <= expected
     meanings = [meaning(problem, c) for c in found]
@@ -104,7 +118,7 @@ def test_one_micro_batch_is_1f1b():
 
 def test_a_space_without_configurations_is_empty():
     assert len(enumerate_space(make_problem(), SearchOptions(fix={"tp": 3}))) == 0
-    assert len(enumerate_space(make_problem(seq_len=1022), SearchOptions(fix={"cp": 2}))) == 0
+    assert len(enumerate_space(make_problem(seq_len=1023), SearchOptions(fix={"cp": 2}))) == 0
 
 
 @pytest.mark.parametrize(
@@ -116,14 +130,29 @@ def test_a_space_without_configurations_is_empty():
         (latent_like(num_layers=4), {"ep": 2, "cp": 2, "recompute": "full", "recompute_layers": 1}),
     ],
 )
-def test_what_is_not_searched_can_be_pinned(model, pins):
+def test_pins_are_kept(model, pins):
     problem = make_problem(model=model, cluster=make_cluster(per_node=8))
     pinned = configurations(problem, SearchOptions(fix=pins))
     assert len({(c.tp, c.pp) for c in pinned}) > 2
     assert all(getattr(c, name) == pin for c in pinned for name, pin in pins.items())
-    defaults = {name: getattr(Configuration(), name) for name in pins if name != "recompute"}
-    searched = configurations(problem, SearchOptions())
-    assert all(getattr(c, name) == default for c in searched for name, default in defaults.items())
+
+
+@given(
+    devices=st.sampled_from([(1, 2), (1, 4), (3, 2)]),
+    global_batch=st.sampled_from([1, 2, 6]),
+    options=st.sampled_from(
+        [SearchOptions(), SearchOptions(fix={"ep": 2}), SearchOptions(forbid=("ep>1", "cp_method==ring"))]
+    ),
+)
+@settings(deadline=None, max_examples=8)
+def test_the_space_of_experts_is_what_the_rules_allow(devices, global_batch, options):
+    problem = make_problem(
+        model=moe_like(num_layers=3),
+        cluster=make_cluster(nodes=devices[0], per_node=devices[1]),
+        global_batch=global_batch,
+        seq_len=16,
+    )
+    check_space(problem, options)
 
 
 def test_even_cuts_come_with_the_space():
