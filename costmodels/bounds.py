@@ -16,8 +16,9 @@ which is least when all p are equal: W/(1 − (1 − 1/m)^p). In both schedules 
 W + (m−1)·T_head, and any stage at least m times its largest unit. Of every other schedule only is used that a rank
 works at least m·W/p, and m times its largest unit, both without what pairs of passes hide.
 
-Memory: for any weights λ_s ≥ 0 with Σ λ_s = 1 the peak is at least Σ_s λ_s·bytes_s ≥ Σ_u count_u·min_s λ_s·bytes_us;
-λ_s is taken inversely to what the whole model would hold with the in-flight count of stage s.
+Memory: for any weights λ_r ≥ 0 of the ranks with Σ λ_r = 1 the peak is at least Σ_r λ_r·bytes_r, and a layer adds to
+that no less than on the rank, and on the chunk of it with the fewest micro-batches in flight, where it adds least.
+λ_r is taken inversely to what the whole model would hold with these in flight.
 """
 
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ import numpy as np
 
 from autoplan.spec import ModelSpec
 from costmodels.batch import Batch, Floats, Ints
-from costmodels.pipeline import OVERLAPPED, among
+from costmodels.pipeline import OVERLAPPED, among, rank_table
 from costmodels.stage_costs import StageCosts
 
 ROUNDING = 1 - 1e-9
@@ -39,9 +40,7 @@ def count_model(model: ModelSpec) -> Floats:
     return np.concatenate([blocks, [1, 1]]).astype(np.float64)
 
 
-def bound_seconds(
-    model: ModelSpec, batch: Batch, costs: StageCosts, *, forced_seconds: Floats | float = 0.0
-) -> Floats:
+def bound_seconds(model: ModelSpec, batch: Batch, costs: StageCosts, *, forced_seconds: Floats | float = 0.0) -> Floats:
     """Return a lower bound (n,) on the step time; `forced_seconds` are what a micro-batch's way through takes more."""
     counts = count_model(model)
     paired = among(batch.schedule, OVERLAPPED)[:, None]
@@ -68,9 +67,9 @@ def bound_seconds(
     return ((makespan + first + optimizer) * (1 + costs.jitter) + costs.step_seconds) * ROUNDING
 
 
-def bound_bytes(model: ModelSpec, costs: StageCosts) -> Floats:
-    """Return a lower bound (n,) on the bytes of the heaviest stage."""
-    weighed = WeighedMemory.of(model, costs)
+def bound_bytes(model: ModelSpec, batch: Batch, costs: StageCosts) -> Floats:
+    """Return a lower bound (n,) on the bytes of the heaviest rank."""
+    weighed = WeighedMemory.of(model, batch, costs)
     blocks = weighed.least(costs.static_bytes, costs.in_flight_bytes) @ count_model(model)[: costs.num_blocks]
     bound: Floats = (blocks + weighed.rest) / weighed.total * ROUNDING
     return bound
@@ -78,10 +77,11 @@ def bound_bytes(model: ModelSpec, costs: StageCosts) -> Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeighedMemory:
-    """The weights λ_s of the stages of n configurations, inverse to the bytes of the whole model held `k_s` times.
+    """The weights λ_r of the ranks of n configurations, inverse to the bytes of the whole model held `k_r` times.
 
-    `total` (n,) is Σ λ_s, `rest` (n,) the weighed bytes of what is not a layer. `fewest` and `most` (n,) are the least
-    and the greatest k_s; with k in flight a stage has the weight 1/(static + k·flight).
+    k_r is the least in flight of any chunk of rank r, `fewest` and `most` (n,) are the least and the greatest k_r; with
+    k in flight a rank has the weight 1/(static + k·flight). `total` (n,) is Σ λ_r, `rest` (n,) the weighed bytes of
+    what is not a layer.
     """
 
     static: Floats
@@ -92,28 +92,28 @@ class WeighedMemory:
     rest: Floats
 
     @classmethod
-    def of(cls, model: ModelSpec, costs: StageCosts) -> "WeighedMemory":
-        """Weigh the stages by what they would hold of the whole model."""
-        counts, table, index = count_model(model), costs.flights, costs.flight
+    def of(cls, model: ModelSpec, batch: Batch, costs: StageCosts) -> "WeighedMemory":
+        """Weigh the ranks by what they would hold of the whole model."""
+        counts, index, ranks = count_model(model), costs.flight, _Ranks.of(batch, costs)
         static = costs.static_bytes[:, :-1] @ counts + costs.static_bytes[:, costs.stage]
         flight = costs.in_flight_bytes[:, :-1] @ counts + costs.in_flight_bytes[:, costs.stage]
-        last = np.take_along_axis(table, _num_chunks(table)[:, None] - 1, axis=1)[:, 0]
-        total, flights = _sum_weights(costs, static, flight)
+        total, flights = _sum_weights(ranks, index, static, flight)
         rest = costs.static_bytes[:, costs.stage] * total + costs.in_flight_bytes[:, costs.stage] * flights
-        for column, k in ((costs.embedding, table[index, 0]), (costs.head, last[index])):
-            held = costs.static_bytes[:, column] + k * costs.in_flight_bytes[:, column]
-            rest = rest + held / np.maximum(static + k * flight, 1.0)
+        ends = ((costs.embedding, ranks.first, ranks.fewest[:, 0]), (costs.head, ranks.last, ranks.fewest_with_last))
+        for column, held, fewest in ends:
+            added = costs.static_bytes[:, column] + held[index] * costs.in_flight_bytes[:, column]
+            rest = rest + added / np.maximum(static + fewest[index] * flight, 1.0)
         return cls(
             static=static,
             flight=flight,
-            fewest=np.where(table > 0, table, table.max(initial=0)).min(axis=1)[index],
-            most=table.max(axis=1)[index],
+            fewest=np.where(ranks.fewest > 0, ranks.fewest, ranks.fewest.max(initial=0)).min(axis=1)[index],
+            most=ranks.fewest.max(axis=1)[index],
             total=total,
             rest=rest,
         )
 
     def least(self, static_bytes: Floats, in_flight_bytes: Floats) -> Floats:
-        """Return the least λ·bytes (n, num_blocks) that a layer has on any stage, of costs (n, u) by unit.
+        """Return the least λ·bytes (n, num_blocks) that a layer has on any rank, of costs (n, u) by unit.
 
         (a + k·b)/(c + k·d) rises or falls throughout in k, so that the least is at the fewest or the most.
         """
@@ -126,26 +126,59 @@ class WeighedMemory:
         return np.minimum(*weighed)
 
 
-def _num_chunks(flights: Ints) -> Ints:
-    chunks: Ints = (flights > 0).sum(axis=1)
-    return chunks
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ranks:
+    """What is in flight on the ranks of g distinct pipelines.
 
-
-def _sum_weights(costs: StageCosts, static: Floats, flight: Floats) -> tuple[Floats, Floats]:
-    """Return the sums over the stages of λ and of λ times what is in flight, (n,) each.
-
-    Configurations with as many stages, up to a factor of two, go together; of equal stages one stands for all.
+    `fewest` (g, max_pp) is the least of any chunk of a rank and `every` (g, max_pp) the sum over its chunks, both 0
+    past pp. `first` and `last` (g,) are those of the first and of the last chunk, and `fewest_with_last` (g,) the least
+    of the rank that has the last one.
     """
-    chunks, most = _num_chunks(costs.flights), costs.flights.max(axis=1)
-    alike = (costs.flights.sum(axis=1) == chunks * most)[costs.flight]
-    chunks, k = chunks[costs.flight], most[costs.flight]
-    weights = chunks / np.maximum(static + k * flight, 1.0)
-    flights = k * weights
+
+    fewest: Ints
+    every: Ints
+    first: Ints
+    last: Ints
+    fewest_with_last: Ints
+
+    @classmethod
+    def of(cls, batch: Batch, costs: StageCosts) -> "_Ranks":
+        """Look at one configuration of every distinct row of `flights`."""
+        one = np.zeros(len(costs.flights), dtype=np.int64)
+        one[costs.flight] = np.arange(len(costs.flight))
+        keys = batch.take(one)
+        table, rows = costs.flights, np.arange(len(one))
+        ranks = rank_table(keys.schedule, keys.pp, keys.virtual_stages, table.shape[1])
+        exists = np.arange(table.shape[1]) < keys.chunks[:, None]
+        shape = (len(one), int(keys.pp.max(initial=1)))
+        fewest, every = np.full(shape, np.iinfo(np.int64).max), np.zeros(shape, dtype=np.int64)
+        places = (np.broadcast_to(rows[:, None], table.shape)[exists], ranks[exists])
+        np.minimum.at(fewest, places, table[exists])
+        np.add.at(every, places, table[exists])
+        fewest[every == 0] = 0
+        return cls(
+            fewest=fewest,
+            every=every,
+            first=table[:, 0],
+            last=table[rows, keys.chunks - 1],
+            fewest_with_last=fewest[rows, ranks[rows, keys.chunks - 1]],
+        )
+
+
+def _sum_weights(ranks: _Ranks, index: Ints, static: Floats, flight: Floats) -> tuple[Floats, Floats]:
+    """Return the sums over the ranks of λ and of λ times what is in flight, (n,) each.
+
+    Configurations with as many ranks, up to a factor of two, go together; of equal ranks one stands for all.
+    """
+    number, most = (ranks.fewest > 0).sum(axis=1), ranks.fewest.max(axis=1)
+    alike = (ranks.fewest.sum(axis=1) == number * most)[index]
+    weights = number[index] / np.maximum(static + most[index] * flight, 1.0)
+    flights = ranks.every.sum(axis=1)[index] / number[index] * weights
     columns = 1
-    while columns < costs.flights.shape[1]:
-        rows = np.flatnonzero(~alike & (chunks > columns) & (chunks <= 2 * columns))
+    while columns < ranks.fewest.shape[1]:
+        rows = np.flatnonzero(~alike & (number[index] > columns) & (number[index] <= 2 * columns))
         columns *= 2
-        k = costs.flights[costs.flight[rows], :columns]
+        k = ranks.fewest[index[rows], :columns]
         weight = (k > 0) / np.maximum(static[rows, None] + k * flight[rows, None], 1.0)
-        weights[rows], flights[rows] = weight.sum(axis=1), (k * weight).sum(axis=1)
+        weights[rows], flights[rows] = weight.sum(axis=1), (ranks.every[index[rows], :columns] * weight).sum(axis=1)
     return weights, flights

@@ -19,7 +19,7 @@ from costmodels.hardware import resolve_hardware
 from costmodels.pipeline import flight_table
 from costmodels.stage_costs import PER_CONFIGURATION, StageCosts, count_units, sum_chunks, sum_units_each
 from costmodels.step_terms import busy_seconds, finish_ranks, sends_block, step_terms
-from costmodels.unit_costs import UnitCosts, alike_units, unit_costs
+from costmodels.unit_costs import UnitCosts, alike_units, rows_bytes, unit_costs
 
 MOST_ROWS, MOST_CHUNKS, FEW_ROWS = 1 << 16, 1 << 18, 1 << 12
 """Of a block: the most configurations, the most chunks of all of them, and how many are too few to keep apart."""
@@ -69,7 +69,7 @@ def lower_bounds(problem: Problem, batch: Batch) -> tuple[Floats, Floats]:
         block = replace(_without_cuts(batch, rows), layers=None)
         costs = _block_costs(problem, block, int(block.chunks.max()))
         seconds[rows] = bound_seconds(problem.model, block, costs)
-        memory_bytes[rows] = bound_bytes(problem.model, costs)
+        memory_bytes[rows] = bound_bytes(problem.model, block, costs)
     return seconds, memory_bytes
 
 
@@ -125,7 +125,7 @@ def evaluate_units(
         step_seconds=costs.resolved.rates.step_seconds,
         jitter=costs.jitter,
     )
-    held = _rank_memory(problem, batch, counts, costs.static_bytes[index], costs.in_flight_bytes[index])
+    held = _rank_memory(problem, batch, counts, *rows_bytes(problem, batch, costs, index))
     peak, limit = held.max(axis=1), hardware.memory_limit_bytes
     return Evaluation(
         step_seconds=sum(terms.values(), np.zeros(len(batch))),
@@ -169,9 +169,12 @@ def _block_costs(problem: Problem, batch: Batch, max_chunks: int) -> StageCosts:
     index, first = alike_units(batch)
     flights = _flights(problem, batch, max_chunks)
     if not _worth_joining(first, batch):
-        return _costs_of_all(problem, batch, flights)
-    alike = _costs_of_all(problem, batch.take(first), (flights[0], flights[1][first]))
-    return replace(alike.take(index), flight=flights[1])
+        return _costs_of_rows(problem, batch, unit_costs(problem, batch, None), flights)
+    keys = batch.take(first)
+    costs = unit_costs(problem, keys, None)
+    alike = _costs_of_rows(problem, keys, costs, (flights[0], flights[1][first]))
+    static, in_flight = rows_bytes(problem, batch, costs, index)
+    return replace(alike.take(index), flight=flights[1], static_bytes=static, in_flight_bytes=in_flight)
 
 
 def _worth_joining(first: Ints, batch: Batch) -> bool:
@@ -179,8 +182,7 @@ def _worth_joining(first: Ints, batch: Batch) -> bool:
     return 4 * len(first) < 3 * len(batch)
 
 
-def _costs_of_all(problem: Problem, batch: Batch, flights: tuple[Ints, Ints]) -> StageCosts:
-    costs = unit_costs(problem, batch, None)
+def _costs_of_rows(problem: Problem, batch: Batch, costs: UnitCosts, flights: tuple[Ints, Ints]) -> StageCosts:
     seconds = costs.seconds
     return StageCosts(
         forward_seconds=seconds.all_forward,

@@ -36,7 +36,7 @@ def bound_tier(
         static_bytes=np.hstack([_least(modes, "static_bytes")[:, :-3], _least(ends, "static_bytes")[:, -3:]]),
         in_flight_bytes=np.hstack([_least(modes, "in_flight_bytes")[:, :-3], _least(ends, "in_flight_bytes")[:, -3:]]),
     )
-    forced = forced_seconds(model, modes, least, memory_limit=memory_limit)
+    forced = forced_seconds(model, batch, modes, least, memory_limit=memory_limit)
     fits = np.isfinite(forced)
     return np.where(fits, bound_seconds(model, batch, least, forced_seconds=np.where(fits, forced, 0.0)), np.inf)
 
@@ -47,13 +47,15 @@ def _least(costs: Sequence[StageCosts], name: str) -> Floats:
     return least
 
 
-def forced_seconds(model: ModelSpec, modes: Sequence[StageCosts], least: StageCosts, *, memory_limit: float) -> Floats:
+def forced_seconds(
+    model: ModelSpec, batch: Batch, modes: Sequence[StageCosts], least: StageCosts, *, memory_limit: float
+) -> Floats:
     """Return the least seconds (n,) that recompute adds to a micro-batch in the whole model; inf where nothing fits.
 
     `least` has the bytes of stages and ends, and those of layers at the mode that keeps least.
     """
     counts = count_model(model)[: least.num_blocks]
-    weighed = WeighedMemory.of(model, least)
+    weighed = WeighedMemory.of(model, batch, least)
     bytes_of = np.stack([weighed.least(least.static_bytes, costs.in_flight_bytes) for costs in modes], axis=-1)
     turns = [(costs.forward_seconds + costs.backward_seconds)[:, : least.num_blocks] for costs in modes]
     seconds_of = np.maximum(np.stack(turns, axis=-1) - turns[0][..., None], 0.0)

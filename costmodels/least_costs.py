@@ -24,13 +24,13 @@ from costmodels.pipeline import flight_table
 from costmodels.pricing import Rates
 from costmodels.stage_costs import StageCosts
 from costmodels.step_terms import sends_block
-from costmodels.unit_costs import UnitCosts, alike_units, unit_costs
+from costmodels.unit_costs import alike_units, rows_bytes, unit_costs
 from costmodels.unit_seconds import UnitPasses, price_passes
 from costmodels.work import count_work
 
 AT_ONCE = 1 << 13
 """Configurations whose work is counted at a time."""
-WITHOUT = "gathered_weights"
+WITHOUT = frozenset({"gathered_weights"})
 
 
 def least_costs(problem: Problem, batch: Batch) -> StageCosts:
@@ -39,9 +39,10 @@ def least_costs(problem: Problem, batch: Batch) -> StageCosts:
     index, first = alike_units(sharded)
     keys = sharded.take(first)
     costs = unit_costs(problem, keys, None)
-    static = _static_bytes(costs)
+    static, in_flight = rows_bytes(problem, batch, costs, index, without=WITHOUT)
     if problem.stack.data_parallel == "ddp":
-        static = np.minimum(static, _static_bytes(unit_costs(problem, _with_zero(keys, 1), None)))
+        one = unit_costs(problem, _with_zero(keys, 1), None)
+        static = np.minimum(static, rows_bytes(problem, batch, one, index, without=WITHOUT)[0])
     s, m = costs.seconds, num_microbatches(problem, batch)
     flights, flight = flight_table(batch.schedule, batch.pp, batch.virtual_stages, m, int(batch.chunks.max()))
     alike = StageCosts(
@@ -51,7 +52,7 @@ def least_costs(problem: Problem, batch: Batch) -> StageCosts:
         hidden_seconds=s.hidden_forward + s.hidden_backward,
         reduce_seconds=np.zeros_like(s.reduce),
         optimizer_seconds=s.optimizer,
-        static_bytes=static,
+        static_bytes=costs.static_bytes,
         in_flight_bytes=costs.in_flight_bytes,
         send_seconds=s.send,
         send_blocks=np.full(len(first), sends_block(problem, costs.resolved.hardware)),
@@ -61,7 +62,7 @@ def least_costs(problem: Problem, batch: Batch) -> StageCosts:
         step_seconds=costs.resolved.rates.step_seconds,
         jitter=costs.jitter,
     )
-    return replace(alike.take(index), num_microbatches=m, flight=flight)
+    return replace(alike.take(index), num_microbatches=m, flight=flight, static_bytes=static, in_flight_bytes=in_flight)
 
 
 def least_seconds(problem: Problem, batch: Batch) -> Floats:
@@ -123,11 +124,6 @@ def _passes(problem: Problem, batch: Batch) -> tuple[UnitPasses, Rates]:
     ratios = resolve_layer_ratios(problem, hardware, matmul, links, rates, batch.micro_batch, batch.tp)
     of_forward, of_backward = ratios.unit_ratios(np.arange(len(batch)))
     return price_passes(work, rates, of_forward=of_forward, of_backward=of_backward), rates
-
-
-def _static_bytes(costs: UnitCosts) -> Floats:
-    """Return the bytes (n, u) that are held once, but for gathered weights."""
-    return sum((term.static for name, term in costs.held.items() if name != WITHOUT), np.zeros(1))
 
 
 def _all_sharded(batch: Batch) -> Batch:

@@ -14,9 +14,14 @@ type (arXiv 1910.02054 and 2205.05198; the stack says how many bytes each copy h
 - activations (`costmodels.activations`) of the micro-batches in flight, and one layer's working set;
 - logits: what stays of every micro-batch in flight, and once the copies of the loss, or the head's gradient and the
   copy that is reduced, whichever is more, as far as they exceed the working set of a layer's backward;
-- pipeline_buffers: where stages allocate what they receive for all m micro-batches at once, activations and
-  gradients; the first stage receives no activations and the last no gradients, so the units `embedding` and
-  `head` count negatively here. Else two messages.
+- pipeline_buffers: where stages allocate what they receive for all m micro-batches at once, every chunk of a rank has
+  m activations and m gradients; the first chunk receives no activations and the last no gradients, so the units
+  `embedding` and `head` count negatively here. Else two messages. torch.distributed.pipelining (2.13, `stage.py`)
+  makes one `PipelineStage` of each chunk, which allocates these buffers before the first step and keeps them
+  (`_setup_forward_recv_info`, `_create_grad_recv_info`); what a chunk of the same rank hands over takes the place of
+  one of them until the next step. A backward that leaves its weight gradient for later leaves the gradient of its
+  input, too, beside the input until the next step (`stage_backward_input`), on every chunk but the first; dualpipe-v
+  has pp − 1 − r of these on rank r before its activations are at their peak, of which those of the first rank count.
 
 These add up to what is allocated at the peak. Beside it the device holds
 
@@ -42,10 +47,12 @@ from costmodels.batch import Batch, Bools, Floats
 from costmodels.bounds import count_model
 from costmodels.hardware import Hardware
 from costmodels.parameters import Parameters
-from costmodels.pipeline import SPLIT, among
+from costmodels.pipeline import OVERLAPPED, SPLIT, among
 from costmodels.precision import MASTER_BYTES, PRECISIONS, state_bytes
 
 GATHERED_LAYERS = {"ddp": 1, "fsdp": 2, "fsdp2": 3}
+PIPELINE_BUFFERS = "pipeline_buffers"
+"""The term that depends on how many chunks a rank has."""
 FRAGMENTED = 0.03
 COMMUNICATOR_BYTES = 320 * 2**20
 """NCCL's buffers of one communicator: a connection of one channel has 4 MiB for Simple, 4.7 for LL128, 0.5 for LL
@@ -66,7 +73,7 @@ def held_bytes(
     """Return the memory terms of every unit; `activation_scale` (n, num_blocks) is measured over counted bytes."""
     terms = _model_states(problem, batch, parameters)
     terms |= _passing(problem, batch, parameters, activation_scale)
-    terms["pipeline_buffers"] = _pipeline_buffers(problem, batch)
+    terms[PIPELINE_BUFFERS] = pipeline_buffers(problem, batch)
     terms["fragmentation"] = _lost(terms)
     terms["communication"] = _communication(batch, hardware, like=parameters.local)
     runtime = np.zeros_like(parameters.local)
@@ -180,7 +187,8 @@ def _gradient_buffers(problem: Problem, batch: Batch, parameters: Parameters) ->
     return copies * parameters.largest_block, copies * head
 
 
-def _pipeline_buffers(problem: Problem, batch: Batch) -> HeldBytes:
+def pipeline_buffers(problem: Problem, batch: Batch) -> HeldBytes:
+    """Return what stages receive into, in units of every kind."""
     model, size = problem.model, PRECISIONS[problem.workload.precision].compute_bytes
     cut = np.where(batch.sequence_parallel, batch.tp, 1) * batch.cp
     message = 1.0 * batch.micro_batch * problem.workload.seq_len * model.hidden_size * size / cut
@@ -190,9 +198,13 @@ def _pipeline_buffers(problem: Problem, batch: Batch) -> HeldBytes:
     if not problem.stack.preallocates:
         static[:, -1] = 2 * message
         return HeldBytes(static=static, in_flight=in_flight)
-    received = num_microbatches(problem, batch) * message
-    static[:, -3:] = received[:, None] * np.array([-1.0, -1.0, 2.0])
-    in_flight[:, -3] = message  # the first stage keeps its outputs; later ones keep inputs, which are received
+    m, v = num_microbatches(problem, batch), batch.virtual_stages
+    split = among(batch.schedule, SPLIT - OVERLAPPED)
+    left = np.where(split, v * m, np.where(among(batch.schedule, OVERLAPPED), np.minimum(m, batch.pp - 1), 0))
+    static[:, -3] = -(m + split * m) * message
+    static[:, -2] = -m * message
+    static[:, -1] = (2 * v * m + left) * message
+    in_flight[:, -3] = message  # the first chunk keeps its outputs; later ones keep inputs, which are received
     return HeldBytes(static=static, in_flight=in_flight)
 
 

@@ -22,15 +22,14 @@ import numpy as np
 
 from autoplan.spec import ModelSpec
 from costmodels.batch import RECOMPUTES, Batch, Bools, Floats, Ints, Modes, select_rows
-from costmodels.distinct import distinct
-from costmodels.pipeline import SCHEDULES, chunk_rank, schedule_codes
+from costmodels.pipeline import rank_table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageCosts:
     """Costs of n configurations by unit; arrays have shape (n, u) with u = num_blocks + 3 unless said otherwise.
-    `num_blocks` are the kinds of units that are layers: block kinds, or block kinds in each of the three modes.
 
+    `num_blocks` are the kinds of units that are layers: block kinds, or block kinds in each of the three modes.
 
     `backward_seconds` includes recompute and weight gradients, `weight_seconds` are the latter alone; all passes
     include the communication that shows; `hidden_seconds` are the part of it that would not show in pairs of passes,
@@ -111,6 +110,7 @@ def count_units(model: ModelSpec, batch: Batch) -> Floats:
     ends = [exists & (chunk == 0), chunk == chunks - 1, exists]
     return np.concatenate([blocks, np.stack(ends, axis=-1)], axis=-1)
 
+
 def _count_blocks(model: ModelSpec, batch: Batch) -> Floats:
     """Return how many layers of each kind each chunk has, (n, max_chunks, K)."""
     kinds = np.asarray(model.layer_blocks)[:, None] == np.arange(len(model.blocks))
@@ -130,7 +130,6 @@ def _count_modes(model: ModelSpec, batch: Batch, layers: Modes) -> Floats:
     return counts.reshape(n, chunks, places).astype(np.float64)
 
 
-
 def sum_units(counts: Floats, costs: Floats) -> Floats:
     """Return the sum over the units of each chunk: (n, max_chunks, u) and (n, u) give (n, max_chunks)."""
     sums: Floats = np.einsum("nsu,nu->ns", counts, costs)
@@ -145,13 +144,7 @@ def sum_units_each(counts: Floats, *costs: Floats) -> list[Floats]:
 
 def ranks_of_chunks(batch: Batch) -> Ints:
     """Return which pipeline rank holds each chunk, shape (n, max_chunks); past the last chunk the first rank."""
-    code = schedule_codes(batch.schedule)
-    index, first = distinct(code, batch.pp, batch.virtual_stages)
-    table = np.zeros((len(first), batch.cuts.shape[1] - 1), dtype=np.int64)
-    keys = zip(code[first].tolist(), batch.pp[first].tolist(), batch.virtual_stages[first].tolist(), strict=True)
-    for row, (name, pp, v) in zip(table, keys, strict=True):
-        row[: pp * v] = chunk_rank(SCHEDULES[name], pp=pp, virtual_stages=v)
-    return table[index]
+    return rank_table(batch.schedule, batch.pp, batch.virtual_stages, batch.cuts.shape[1] - 1)
 
 
 def sum_chunks(batch: Batch, values: Floats) -> Floats:

@@ -18,7 +18,7 @@ from costmodels.batch import RECOMPUTES, Batch, Floats, Ints
 from costmodels.calibrated import coefficients_of
 from costmodels.coefficients import Coefficients
 from costmodels.distinct import distinct
-from costmodels.memory import HeldBytes, held_bytes
+from costmodels.memory import PIPELINE_BUFFERS, HeldBytes, held_bytes, pipeline_buffers
 from costmodels.pipeline import SPLIT, V_PLACED, among
 from costmodels.resolved import Resolved, resolve
 from costmodels.unit_seconds import UnitSeconds, unit_seconds
@@ -86,8 +86,27 @@ def _costs_by_mode(problem: Problem, batch: Batch, coefficients: Coefficients | 
     )
 
 
+def rows_bytes(
+    problem: Problem, batch: Batch, costs: UnitCosts, index: Ints | slice, *, without: frozenset[str] = frozenset()
+) -> tuple[Floats, Floats]:
+    """Return the bytes (n, u) of configurations whose units cost row ``index[i]`` of `costs`: once, and in flight.
+
+    What they receive into is their own. Terms `without` are left out.
+    """
+    alike = [term for name, term in costs.held.items() if name not in without | {PIPELINE_BUFFERS}]
+    own = pipeline_buffers(problem, batch)
+    static = sum((term.static for term in alike), np.zeros(1))[index]
+    in_flight = sum((term.in_flight for term in alike), np.zeros(1))[index]
+    static[:, -3:] += own.static[:, -3:]  # layers receive nothing
+    in_flight[:, -3:] += own.in_flight[:, -3:]
+    return static, in_flight
+
+
 def alike_units(batch: Batch) -> tuple[Ints, Ints]:
-    """Return which of the configurations with distinct units each one has (n,), and one position (k,) of each."""
+    """Return which of the configurations with distinct units each one has (n,), and one position (k,) of each.
+
+    What they receive into is up to each (`rows_bytes`).
+    """
     columns: list[Any] = [
         batch.dp_replicate,
         batch.dp_shard,

@@ -12,7 +12,7 @@ rank's own time is its finish less its start.
 
 from costmodels.pipeline.bounds import bound_makespan
 from costmodels.pipeline.finish import finish_seconds, start_seconds
-from costmodels.pipeline.grouping import SCHEDULES, schedule_codes
+from costmodels.pipeline.grouping import SCHEDULES, rank_table
 from costmodels.pipeline.held import flight_table, in_flight
 from costmodels.pipeline.jobs import OVERLAPPED, SEARCHED, SPLIT, V_PLACED, Job, Kind, among, chunk_rank
 from costmodels.pipeline.orders import rank_order
@@ -36,7 +36,7 @@ __all__ = [
     "in_flight",
     "paired_forwards",
     "rank_order",
-    "schedule_codes",
+    "rank_table",
     "simulate",
     "start_seconds",
 ]

@@ -9,6 +9,7 @@ import numpy as np
 
 from autoplan.spec import Schedule
 from costmodels.batch import Bools, Floats, Ints, Strings
+from costmodels.distinct import distinct
 from costmodels.pipeline.jobs import OVERLAPPED, chunk_rank, effective_schedule
 from costmodels.pipeline.times import ChunkTimes, chunk_times
 
@@ -66,6 +67,17 @@ def schedule_codes(schedule: Strings) -> Ints:
     for i, name in enumerate(SCHEDULES):
         code[schedule == name] = i
     return code
+
+
+def rank_table(schedule: Strings, pp: Ints, virtual_stages: Ints, max_chunks: int) -> Ints:
+    """Return which rank holds each chunk, shape (n, max_chunks); past the last chunk the first rank."""
+    code = schedule_codes(schedule)
+    index, first = distinct(code, pp, virtual_stages)
+    table = np.zeros((len(first), max_chunks), dtype=np.int64)
+    keys = zip(code[first].tolist(), pp[first].tolist(), virtual_stages[first].tolist(), strict=True)
+    for row, (name, stages, v) in zip(table, keys, strict=True):
+        row[: stages * v] = chunk_rank(SCHEDULES[name], pp=stages, virtual_stages=v)
+    return table[index]
 
 
 def groups(schedule: Strings, pp: Ints, virtual_stages: Ints, num_microbatches: Ints) -> Iterator[Group]:

@@ -2,6 +2,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from autoplan.spec import AUTOPLAN, Configuration
 from costmodels.bounds import count_model
@@ -29,23 +31,43 @@ MODELS = families() | {
 }
 STACKS = {
     "cpu": AUTOPLAN,
+    "autoplan": AUTOPLAN,
     "cuda": replace(AUTOPLAN, overlap_pipeline=False),
     "ddp": replace(AUTOPLAN, data_parallel="ddp", weight_bytes=2, preallocates=False, pointwise="fused"),
 }
 
 
-def problem_of(name, stack="cuda"):
+def problem_of(name, stack="cuda", global_batch=48):
     """Two nodes of four over a slow network, so that communication matters."""
     cluster = make_cluster(make_group(2, 4, kind="cpu" if stack == "cpu" else "cuda", inter=(1e-4, 1e9)))
-    return make_problem(MODELS[name], cluster=cluster, stack=STACKS[stack], global_batch=48)
+    return make_problem(MODELS[name], cluster=cluster, stack=STACKS[stack], global_batch=global_batch)
 
 
-@pytest.mark.parametrize("stack", STACKS)
-@pytest.mark.parametrize("name", MODELS)
-def test_no_cuts_beat_the_bounds(stack, name):
-    problem = problem_of(name, stack)
-    configurations = random_configurations(problem, 100, seed=sum(map(ord, name + stack)))
-    batch = make_batch(problem, *configurations, cuts=random_cuts(problem, configurations))
+def lopsided(cuts, configurations, seed):
+    """Cuts of which some have all layers on few chunks; only where a rank has several may a chunk have none."""
+    generator, layers = np.random.default_rng(seed), int(cuts.max())
+    for row, c in zip(cuts, configurations, strict=True):
+        chunks = c.pp * c.virtual_stages
+        if c.virtual_stages > 1 and generator.integers(2):
+            few = generator.integers(0, chunks, generator.integers(1, 4))
+            held = np.bincount(generator.choice(few, layers), minlength=chunks)
+            row[: chunks + 1] = [0, *np.cumsum(held)]
+    return cuts
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    name=st.sampled_from(sorted(MODELS)),
+    stack=st.sampled_from(sorted(STACKS)),
+    global_batch=st.sampled_from([16, 48, 768]),
+    schedules=st.sampled_from([SCHEDULES, ("interleaved",), ("zb-v", "dualpipe-v")]),
+    seed=st.integers(0, 2**20),
+)
+def test_no_cuts_beat_the_bounds(name, stack, global_batch, schedules, seed):
+    problem = problem_of(name, stack, global_batch)
+    configurations = random_configurations(problem, 30, seed=seed, schedules=schedules)
+    cuts = lopsided(random_cuts(problem, configurations, seed), configurations, seed)
+    batch = make_batch(problem, *configurations, cuts=cuts)
     seconds, needed = lower_bounds(problem, batch)
     result = evaluate(problem, batch)
     assert (seconds <= result.step_seconds).all()

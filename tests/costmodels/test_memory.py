@@ -228,6 +228,22 @@ class TestWhatComesAndGoes:
         assert two[0] == [0, 0, 0, 2 * hidden]
         assert held()["pipeline_buffers"][0] == [0, 0, 0, 0]
 
+    @pytest.mark.parametrize(
+        ("schedule", "v", "stage", "embedding"),
+        [
+            ("zb-h1", 1, 2 + 1, -2),
+            ("interleaved", 2, 2 * 2, -1),
+            ("interleaved", 3, 2 * 3, -1),
+            ("zb-v", 2, 2 * 2 + 2, -2),
+            ("dualpipe-v", 2, 2 * 2 + 1 / 64, -1),
+        ],
+    )
+    def test_every_chunk_receives(self, schedule, v, stage, embedding):
+        """All chunks but the first receive activations, and leave input gradients where weight gradients come later."""
+        hidden, m = 64 * 16 * 2, 64
+        terms = held(llama_like(num_layers=6), pp=2, schedule=schedule, virtual_stages=v)["pipeline_buffers"]
+        assert terms[0] == [0, embedding * m * hidden, -m * hidden, stage * m * hidden]
+
 
 class TestOutsideOfTheAllocator:
     def test_every_axis_has_a_communicator(self):
