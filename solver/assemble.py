@@ -16,6 +16,7 @@ from typing import Literal
 
 from autoplan.spec import Configuration, Estimate, Plan, PrecisionKind, Problem, seal
 from autoplan.spec.codec import content_hash, to_jsonable
+from autoplan.spec.configuration import Recompute
 from autoplan.spec.plan import (
     Alternative,
     Chunk,
@@ -54,12 +55,16 @@ def assemble(
     configuration: Configuration,
     cuts: tuple[int, ...],
     *,
+    recompute: Sequence[Recompute] | None = None,
     estimate: Estimate,
     optimizer: OptimizerPlan | None = None,
     search: Search | None = None,
     alternatives: tuple[Alternative, ...] = (),
 ) -> Plan:
-    """Return the sealed plan of a valid configuration."""
+    """Return the sealed plan of a valid configuration.
+
+    `recompute` says what each layer repeats; when None it is spread as the configuration says.
+    """
     reasons = broken(problem, configuration, kind="runnable")
     plan = Plan(
         id="",
@@ -78,7 +83,7 @@ def assemble(
             micro_batch=configuration.micro_batch,
             num_microbatches=num_microbatches(problem, configuration),
         ),
-        layers=_layers(configuration, problem.model.num_layers),
+        layers=_layers(configuration, recompute or configuration.spread_recompute(problem.model.num_layers)),
         sharding=shard(problem, configuration),
         optimizer=optimizer or default_optimizer(problem.workload.optimizer),
         precision=_precision(problem.workload.precision, reduce_bytes=problem.stack.reduce_bytes),
@@ -115,11 +120,10 @@ def default_optimizer(
 
 def hash_inputs(problem: Problem) -> Inputs:
     """Return the content hashes of what the plan is made from; a model is the same by whatever name."""
-    described = {key: part for key, part in to_jsonable(problem.model).items() if key != "name"}
-    return Inputs(
-        model=content_hash(described),
-        cluster=content_hash(to_jsonable(problem.cluster)),
-        workload=content_hash(to_jsonable(problem.workload)),
+    return Inputs.of(
+        problem.model,
+        problem.cluster,
+        problem.workload,
         profile=None if problem.profile is None else content_hash(to_jsonable(problem.profile)),
         coefficients=hash_coefficients(problem),
     )
@@ -128,6 +132,11 @@ def hash_inputs(problem: Problem) -> Inputs:
 def plan_cuts(plan: Plan) -> tuple[int, ...]:
     """Return the layer boundaries of a plan's chunks in the order of the layers."""
     return (*sorted(chunk.first_layer for stage in plan.stages for chunk in stage.chunks), plan.model.num_layers)
+
+
+def plan_recompute(plan: Plan) -> tuple[Recompute, ...]:
+    """Return what each layer of a plan repeats."""
+    return tuple(layer.recompute for layer in plan.layers)
 
 
 def shard(problem: Problem, configuration: Configuration) -> Sharding:
@@ -171,16 +180,14 @@ def _rank_of_chunk(c: Configuration, index: int) -> int:
     return c.pp - 1 - place if c.schedule in _V_SHAPED and turn == 1 else place
 
 
-def _layers(c: Configuration, num_layers: int) -> tuple[LayerPlan, ...]:
-    """Return every layer's choices: the recomputed ones, if they are not all, are spread evenly."""
-    recomputed = c.recompute_layers or num_layers
+def _layers(c: Configuration, recompute: Sequence[Recompute]) -> tuple[LayerPlan, ...]:
     return tuple(
         LayerPlan(
-            recompute=c.recompute if (i + 1) * recomputed // num_layers > i * recomputed // num_layers else "none",
+            recompute=repeated,
             reshard_after_forward=c.zero_stage == 3,
             sequence_parallel=c.sequence_parallel,
         )
-        for i in range(num_layers)
+        for repeated in recompute
     )
 
 

@@ -2,12 +2,12 @@
 
 from typing import Literal
 
-from autoplan.spec import Configuration
+from autoplan.spec import Configuration, Recompute
 from autoplan.spec.plan import Alternative, Search
 from autoplan.spec.value import value
+from costmodels.batch import RECOMPUTES
 
 Phase = Literal["bounds", "search", "done"]
-_RECOMPUTES = ("none", "selective", "full")
 
 
 @value
@@ -24,12 +24,21 @@ class Progress:
 
 @value
 class Found:
-    """A configuration with its best cuts: pp + 1 layer boundaries, predicted step time and peak memory."""
+    """A configuration with its best cuts and what its layers repeat, predicted step time and peak memory.
+
+    `cuts` are the pp·virtual_stages + 1 boundaries of the chunks, `layers` places in `RECOMPUTES`, one for each layer.
+    """
 
     configuration: Configuration
     cuts: tuple[int, ...]
+    layers: tuple[int, ...]
     step_seconds: float
     peak_memory_bytes: int
+
+    @property
+    def recompute(self) -> tuple[Recompute, ...]:
+        """What each layer repeats."""
+        return tuple(RECOMPUTES[mode] for mode in self.layers)
 
 
 @value
@@ -55,7 +64,7 @@ def simplicity(c: Configuration) -> tuple[float, ...]:
         c.sequence_parallel,
         c.dp_shard,
         c.zero_stage,
-        _RECOMPUTES.index(c.recompute),
+        RECOMPUTES.index(c.recompute),
         c.schedule != "1f1b",
         c.micro_batch,
     )

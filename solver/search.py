@@ -27,16 +27,16 @@ import numpy as np
 from autoplan.errors import NoPlanError, Remedy
 from autoplan.spec import Problem
 from autoplan.spec.plan import Alternative, Search
-from costmodels.batch import Batch, Floats
+from costmodels.batch import RECOMPUTES, Batch, Floats
 from costmodels.estimate import evaluate
 from solver import infeasible
-from solver.leaves import solve
 from solver.bounds import Bounds
+from solver.leaves import solve
 from solver.options import SearchOptions
 from solver.result import Found, Phase, Progress, SearchResult, rank
 from solver.space import Space
-from solver.tree import Pool
 from solver.stages.windows import ROUNDING
+from solver.tree import Pool
 
 AT_ONCE = (1024, 8192, 512)
 """Nodes of every level that are taken at a time; of the first ones, until a plan is known, a few."""
@@ -165,13 +165,21 @@ class _Run:
         found = [
             Found(
                 configuration=batch.configuration(i),
-                cuts=tuple(batch.cuts[i, : int(batch.pp[i]) + 1].tolist()),
+                cuts=tuple(batch.cuts[i, : int(batch.chunks[i]) + 1].tolist()),
+                layers=self.layers_of(batch, i),
                 step_seconds=float(seconds[i]),
                 peak_memory_bytes=round(float(evaluation.peak_memory_bytes[i])),
             )
             for i in np.flatnonzero(evaluation.fits & (seconds <= reach)).tolist()
         ]
         self.leaders = sorted([*self.leaders, *found], key=rank)[: self.options.top + 1]
+
+    def layers_of(self, batch: Batch, i: int) -> tuple[int, ...]:
+        """Return what the layers of configuration i repeat, as places in `RECOMPUTES`."""
+        if batch.layers is not None:
+            return tuple(batch.layers[i].tolist())
+        spread = batch.configuration(i).spread_recompute(self.problem.model.num_layers)
+        return tuple(map(RECOMPUTES.index, spread))
 
     def cutoff(self) -> float:
         """Return the step time beyond which a configuration cannot enter the leaders any more."""

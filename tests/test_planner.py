@@ -62,12 +62,12 @@ def plan_small(**more):
 
 
 def test_slow_links_push_tp_down_and_fast_links_push_it_up():
-    """Two sequences leave six of eight devices to tensor or pipeline parallelism: links decide which."""
+    """Two sequences leave six of eight devices to tensor, context or pipeline parallelism: links decide which."""
     slow = plan_for(measured(bandwidth=1e9), global_batch=2, seq_len=8192).configuration
     fast = plan_for(measured(bandwidth=4e11), global_batch=2, seq_len=8192).configuration
     assert slow.tp == 1
     assert slow.pp == 8
-    assert fast.tp >= 4
+    assert fast.tp * fast.cp >= 4
     assert fast.pp < slow.pp
 
 

@@ -1,5 +1,6 @@
 """One point of the plan space: the degrees and the choices that one number answers."""
 
+from itertools import pairwise
 from math import gcd
 from typing import Literal
 
@@ -49,6 +50,12 @@ class Configuration:
     def world_size(self) -> int:
         """Ranks that the configuration uses."""
         return self.dp * self.cp * self.tp * self.pp
+
+    def spread_recompute(self, num_layers: int) -> tuple[Recompute, ...]:
+        """Return what each layer repeats when the recomputed ones, if they are not all, are spread evenly."""
+        recomputed = self.recompute_layers or num_layers
+        done = [i * recomputed // num_layers for i in range(num_layers + 1)]
+        return tuple(self.recompute if after > before else "none" for before, after in pairwise(done))
 
     @property
     def expert_shard(self) -> int:
