@@ -19,6 +19,7 @@ from autoplan.spec.workload import OptimizerKind, Workload
 
 MeshAxis = Literal["pp", "dp_replicate", "dp_shard", "cp", "tp"]
 Dtype = Literal["float64", "float32", "bfloat16", "float16"]
+Objective = Literal["throughput", "cost", "energy", "memory"]
 
 
 @value
@@ -33,6 +34,26 @@ class Inputs:
     workload: Name
     profile: Name | None
     coefficients: Name | None = None
+
+    @classmethod
+    def of(
+        cls,
+        model: ModelSpec,
+        cluster: Cluster,
+        workload: Workload,
+        *,
+        profile: str | None = None,
+        coefficients: str | None = None,
+    ) -> "Inputs":
+        """Return the hashes of what is asked; `profile` and `coefficients` are hashes already."""
+        described = {key: part for key, part in to_jsonable(model).items() if key != "name"}
+        return cls(
+            model=content_hash(described),
+            cluster=content_hash(to_jsonable(cluster)),
+            workload=content_hash(to_jsonable(workload)),
+            profile=profile,
+            coefficients=coefficients,
+        )
 
 
 @value
@@ -160,13 +181,17 @@ class PrecisionPlan:
 
 @value
 class Search:
-    """How the plan was found and what is proved about it; `gap` = (step − lower bound)/step.
+    """How the plan was found and what is proved about it; `gap` = (value − lower bound)/value.
 
+    `value` is the plan's and `lower_bound` what no plan in the space has less of, in the unit of `objective`: seconds
+    of a step, its cost (in seconds where a price is not known), joules, or the bytes of the fullest device.
     `notes` are sentences on what else was found: a part of the cluster that does better, what other clusters take.
     """
 
     status: Literal["optimal", "feasible", "time_limit"]
-    lower_bound_seconds: float
+    objective: Objective = "throughput"
+    value: float
+    lower_bound: float
     gap: float
     explored: int
     pruned: int
@@ -237,6 +262,9 @@ def _statements(plan: Plan) -> Iterator[tuple[str, Any, Any]]:
     yield "number of layers in the stages", sum(count for _, count in chunks), plan.model.num_layers
     yield "schedule.name", plan.schedule.name, c.schedule
     yield "schedule.micro_batch", plan.schedule.micro_batch, c.micro_batch
+    batch = plan.schedule.num_microbatches * c.micro_batch * c.dp
+    yield "workload.global_batch", plan.workload.global_batch, batch
+    yield "number of devices in the cluster", plan.cluster.num_devices, c.world_size
     yield "sharding.ranks", plan.sharding.ranks, c.dp_shard * c.cp
     has_experts = any(isinstance(block.feed_forward, Moe) for block in plan.model.blocks)
     yield "sharding.expert_ranks", plan.sharding.expert_ranks, c.expert_shard if has_experts else None
@@ -256,7 +284,10 @@ def seal(plan: Plan) -> Plan:
 
 
 def read_plan(text: str | bytes, *, where: str) -> Plan:
-    """Read a plan's JSON text; raises PlanError when it is malformed or its id does not match its content."""
+    """Read a plan's JSON text.
+
+    Raises PlanError when it is malformed, was altered, or was made for another model, cluster or workload than it has.
+    """
     plan = from_json(Plan, text, where=where, error=PlanError)
     expected = plan_id(to_jsonable(plan))
     if plan.id != expected:
@@ -264,4 +295,14 @@ def read_plan(text: str | bytes, *, where: str) -> Plan:
             f"id {plan.id} does not match the content, whose id is {expected}: the plan was altered",
             where=where,
         )
+    _require_own_inputs(plan, where=where)
     return plan
+
+
+def _require_own_inputs(plan: Plan, *, where: str) -> None:
+    """Raise PlanError unless the hashes of the inputs are those of what the plan has."""
+    meant = Inputs.of(plan.model, plan.cluster, plan.workload)
+    for name in ("model", "cluster", "workload"):
+        made, has = getattr(plan.inputs, name), getattr(meant, name)
+        if made != has:
+            raise PlanError(f"the plan was made for the {name} {made[:12]} and has {has[:12]}", where=where)

@@ -6,8 +6,8 @@ import pytest
 from autoplan.errors import PlanError
 from autoplan.spec import read_plan, seal
 from autoplan.spec.codec import to_json, to_jsonable
-from autoplan.spec.plan import Alternative, Mesh, plan_id
-from tests.spec.values import small_plan
+from autoplan.spec.plan import Alternative, Inputs, Mesh, plan_id
+from tests.spec.values import small_cluster, small_plan
 
 
 def test_a_plan_survives_json():
@@ -87,6 +87,34 @@ def test_a_file_that_says_two_things_is_refused_with_its_name():
         read_plan(json.dumps(data), where="plan.json")
 
 
+def test_a_plan_for_another_batch_or_cluster_than_it_runs_is_refused():
+    plan = small_plan()
+    for changes, field in (
+        ({"workload": replace(plan.workload, global_batch=64)}, "workload.global_batch is 64"),
+        ({"schedule": replace(plan.schedule, num_microbatches=5)}, "workload.global_batch is 16"),
+        ({"cluster": small_cluster(16)}, "number of devices in the cluster is 16"),
+    ):
+        with pytest.raises(PlanError, match=f"^{field}"):
+            replace(plan, **changes)
+
+
+def test_a_plan_with_another_problem_than_it_was_made_for_is_refused():
+    """However well it was sealed again."""
+    plan = small_plan()
+    for name, changes in (
+        ("model", {"model": replace(plan.model, vocab_size=plan.model.vocab_size + 8)}),
+        ("cluster", {"cluster": replace(plan.cluster, name="another")}),
+        ("workload", {"workload": replace(plan.workload, seq_len=plan.workload.seq_len * 2)}),
+    ):
+        other = seal(replace(plan, **changes))
+        with pytest.raises(
+            PlanError, match=rf"^plan\.json: the plan was made for the {name} {getattr(plan.inputs, name)[:12]}"
+        ):
+            read_plan(to_json(other), where="plan.json")
+    renamed = seal(replace(plan, model=replace(plan.model, name="another")))
+    assert read_plan(to_json(renamed), where="plan.json") == renamed
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"schema": "autoplan.plan/1"}', "\x00"])
 def test_what_is_no_plan_is_refused(text):
     with pytest.raises(PlanError, match=r"^plan\.json: "):
@@ -104,8 +132,10 @@ def test_a_missing_field_is_named(field):
 @pytest.mark.parametrize("order", [((0, 1), (1, 1)), ((0, 2),), ((1, 1),)])
 def test_the_order_of_nodes_is_one_of_all_nodes(order):
     plan = small_plan()
-    two = replace(plan.cluster, groups=(replace(plan.cluster.groups[0], num_nodes=1),) * 2)
-    turned = replace(plan, cluster=two, mesh=replace(plan.mesh, node_order=((1, 1), (0, 1))))
+    half = replace(plan.cluster.groups[0], num_nodes=1, devices_per_node=4)
+    two = replace(plan.cluster, groups=(half, half))
+    inputs = Inputs.of(plan.model, two, plan.workload)
+    turned = replace(plan, inputs=inputs, cluster=two, mesh=replace(plan.mesh, node_order=((1, 1), (0, 1))))
     assert read_plan(to_json(seal(turned)), where="plan.json").mesh.node_order == ((1, 1), (0, 1))
     with pytest.raises(PlanError, match=r"mesh\.node_order is "):
         replace(turned, mesh=replace(plan.mesh, node_order=(*order[:-1], (2, 1))))

@@ -310,7 +310,7 @@ def small_plan():
             id="",
             runnable=True,
             not_runnable_reasons=(),
-            inputs=Inputs(model="m", cluster="c", workload="w", profile=None),
+            inputs=Inputs.of(problem.model, problem.cluster, problem.workload),
             model=problem.model,
             cluster=problem.cluster,
             workload=problem.workload,
@@ -332,7 +332,7 @@ def small_plan():
             ),
             precision=PrecisionPlan(compute="bfloat16", master="float32", reduce="float32"),
             estimate=small_estimate(),
-            search=Search(status="optimal", lower_bound_seconds=0.9, gap=0.1, explored=10, pruned=90, seconds=0.01),
+            search=Search(status="optimal", value=1.0, lower_bound=0.9, gap=0.1, explored=10, pruned=90, seconds=0.01),
         )
     )
 
