@@ -135,11 +135,15 @@ class EstimateRequest(_Given):
 
 
 class ProgressOut(BaseModel):
-    """How far a search is. Times are those of a training step; `gap` is (incumbent - bound) / incumbent."""
+    """How far a search is: the best plan's step time; its value and the bound in the unit of the objective.
+
+    `gap` is (incumbent - bound) / incumbent.
+    """
 
     phase: str
     incumbent_seconds: float | None
-    bound_seconds: float | None
+    incumbent: float | None
+    bound: float | None
     gap: float | None
     explored: int
     pruned: int

@@ -23,19 +23,23 @@ from costmodels.bounds import WeighedMemory, bound_seconds, count_model
 from costmodels.stage_costs import StageCosts
 
 
-def bound_tier(
-    model: ModelSpec, batch: Batch, modes: Sequence[StageCosts], ends: Sequence[StageCosts], *, memory_limit: float
-) -> Floats:
-    """Return a lower bound (n,) on the step of configurations whose layers are each in one of `modes`, lightest first.
-
-    Stages, embedding and head hold the least of what `ends` say. The bound is inf where no cuts fit `memory_limit`.
-    """
-    least = replace(
+def least_of(modes: Sequence[StageCosts], ends: Sequence[StageCosts]) -> StageCosts:
+    """Return the least of what layers cost in any of `modes`, lightest first, and of what stages and ends hold."""
+    return replace(
         modes[0],
         reduce_seconds=_least(modes, "reduce_seconds"),
         static_bytes=np.hstack([_least(modes, "static_bytes")[:, :-3], _least(ends, "static_bytes")[:, -3:]]),
         in_flight_bytes=np.hstack([_least(modes, "in_flight_bytes")[:, :-3], _least(ends, "in_flight_bytes")[:, -3:]]),
     )
+
+
+def bound_tier(
+    model: ModelSpec, batch: Batch, modes: Sequence[StageCosts], least: StageCosts, *, memory_limit: float
+) -> Floats:
+    """Return a lower bound (n,) on the step of configurations whose layers are each in one of `modes`, lightest first.
+
+    `least` is what `least_of` gives of them. The bound is inf where no cuts fit `memory_limit` bytes.
+    """
     forced = forced_seconds(model, batch, modes, least, memory_limit=memory_limit)
     fits = np.isfinite(forced)
     return np.where(fits, bound_seconds(model, batch, least, forced_seconds=np.where(fits, forced, 0.0)), np.inf)

@@ -6,7 +6,8 @@
   parallelism is sharded (`costmodels.least_costs.least_costs`, `costmodels.forced.bound_tier`);
 - all decided: the same with all of a configuration's costs (`costmodels.estimate.stage_costs`).
 
-A node's bound is inf where nothing below it fits memory.
+These are seconds, inf where nothing below the node fits memory; the goal (`solver.objectives`) makes values of them,
+with the bytes and the seconds of compute that nothing below the node does without.
 """
 
 from collections.abc import Sequence
@@ -16,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from autoplan.spec import Problem
-from costmodels.batch import Batch, Floats
+from costmodels.batch import RECOMPUTES, Batch, Floats
+from costmodels.bounds import bound_bytes
 from costmodels.estimate import memory_limit, stage_costs
-from costmodels.forced import bound_tier
-from costmodels.least_costs import least_costs, least_seconds
-from solver.options import CHOICES
-
-MODES = CHOICES["recompute"]
+from costmodels.forced import bound_tier, least_of
+from costmodels.least_costs import least_busy_seconds, least_costs, least_seconds
+from costmodels.stage_costs import StageCosts
+from solver.objectives import Goal
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Bounds:
     """The bounds of a problem's nodes; no layer may repeat more than `heaviest`."""
 
     problem: Problem
+    goal: Goal
     heaviest: str = "full"
 
     def of(self, nodes: Batch, level: int) -> Floats:
@@ -38,20 +40,33 @@ class Bounds:
             return np.zeros(0)
         return (self._of_sizes, self._of_pipelines, self._of_configurations)[level](nodes)
 
+    def value(self, nodes: Batch, seconds: Floats, least: StageCosts | None = None) -> Floats:
+        """Return what no plan below the nodes has less of, from bounds of its step time and what stages cost at least.
+
+        It is computed of what counts alone.
+        """
+        needed = bound_bytes(self.problem.model, nodes, least) if self.goal.per_byte and least is not None else 0.0
+        busy = least_busy_seconds(self.problem, nodes) if self.goal.per_busy_second else 0.0
+        return self.goal.bound(seconds, busy_seconds=busy, memory_bytes=needed)
+
     def _of_sizes(self, nodes: Batch) -> Floats:
-        return least_seconds(self.problem, nodes)
+        return self.value(nodes, least_seconds(self.problem, nodes))
 
     def _of_pipelines(self, nodes: Batch) -> Floats:
-        allowed = MODES[: MODES.index(self.heaviest) + 1]
+        return self._of_modes(nodes, self._in_each_mode(nodes))
+
+    def _in_each_mode(self, nodes: Batch) -> list[StageCosts]:
+        """Return what stages cost at least, with all layers in each mode that is allowed, the lightest first."""
+        allowed, size = RECOMPUTES[: RECOMPUTES.index(self.heaviest) + 1], len(nodes)
         every = least_costs(self.problem, _in_each(nodes, allowed))
-        modes = [
-            every.take(slice(start, start + len(nodes))) for start in range(0, len(allowed) * len(nodes), len(nodes))
-        ]
-        return bound_tier(self.problem.model, nodes, modes, modes, memory_limit=memory_limit(self.problem))
+        return [every.take(slice(i * size, (i + 1) * size)) for i in range(len(allowed))]
 
     def _of_configurations(self, nodes: Batch) -> Floats:
-        costs = [stage_costs(self.problem, nodes)]
-        return bound_tier(self.problem.model, nodes, costs, costs, memory_limit=memory_limit(self.problem))
+        return self._of_modes(nodes, [stage_costs(self.problem, nodes)])
+
+    def _of_modes(self, nodes: Batch, modes: Sequence[StageCosts]) -> Floats:
+        least, limit = least_of(modes, modes), memory_limit(self.problem)
+        return self.value(nodes, bound_tier(self.problem.model, nodes, modes, least, memory_limit=limit), least)
 
 
 def _in_each(nodes: Batch, modes: Sequence[Any]) -> Batch:

@@ -8,8 +8,8 @@ import numpy as np
 
 from autoplan.spec import Problem
 from costmodels.batch import Batch, Cuts, Floats
-from solver.stages.pipelines import pipelines
 from solver.stages import best_cuts
+from solver.stages.pipelines import pipelines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,10 +14,10 @@ import numpy as np
 
 from autoplan.errors import ConfigurationError
 from autoplan.spec import Configuration, CpMethod, Recompute, Schedule
+from autoplan.spec.plan import Objective
 from autoplan.spec.value import LARGEST_SIZE, NonNegative, Positive, value
 from solver.pins import MODES, LayerPins, PinValue, is_layer_pin
 
-Objective = Literal["throughput", "cost", "energy", "memory"]
 Solver = Literal["dp", "milp", "cp-sat"]
 
 CHOICES: dict[str, tuple[PinValue, ...]] = {

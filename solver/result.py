@@ -12,11 +12,15 @@ Phase = Literal["bounds", "search", "done"]
 
 @value
 class Progress:
-    """Where a search stands; times in seconds, `gap` = (incumbent − bound)/incumbent."""
+    """Where a search stands: the best plan so far, its step time, and the bound, both in the unit of the objective.
+
+    `gap` = (incumbent − bound)/incumbent.
+    """
 
     phase: Phase
     incumbent_seconds: float | None
-    bound_seconds: float | None
+    incumbent: float | None
+    bound: float | None
     gap: float | None
     explored: int
     pruned: int
@@ -42,6 +46,14 @@ class Found:
 
 
 @value
+class Leader:
+    """A plan among the best so far, and its value in the unit of the objective."""
+
+    value: float
+    found: Found
+
+
+@value
 class SearchResult:
     """The best plan found, what is proved about it, and its runners-up."""
 
@@ -50,9 +62,11 @@ class SearchResult:
     alternatives: tuple[Alternative, ...]
 
 
-def rank(found: Found) -> tuple[float, int, tuple[float, ...]]:
-    """Order leaders: step time but for rounding noise, then memory, then simplicity."""
-    return (float(f"{found.step_seconds:.10g}"), found.peak_memory_bytes, simplicity(found.configuration))
+def rank(leader: Leader) -> tuple[float, float, int, tuple[float, ...]]:
+    """Order leaders: by value, then by step time, both but for rounding noise, then by memory, then by simplicity."""
+    found = leader.found
+    value, seconds = (float(f"{number:.10g}") for number in (leader.value, found.step_seconds))
+    return (value, seconds, found.peak_memory_bytes, simplicity(found.configuration))
 
 
 def simplicity(c: Configuration) -> tuple[float, ...]:

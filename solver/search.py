@@ -32,8 +32,9 @@ from costmodels.estimate import evaluate
 from solver import infeasible
 from solver.bounds import Bounds
 from solver.leaves import solve
+from solver.objectives import Goal, goal_of
 from solver.options import SearchOptions
-from solver.result import Found, Phase, Progress, SearchResult, rank
+from solver.result import Found, Leader, Phase, Progress, SearchResult, rank
 from solver.space import Space
 from solver.stages.windows import ROUNDING
 from solver.tree import Pool
@@ -77,7 +78,7 @@ def find(problem: Problem, options: SearchOptions) -> Found | None:
     """Return the best plan, or None when there is none or none was found in time; Ctrl-C is the caller's."""
     run = _Run(problem=problem, options=options, on_progress=None)
     run.explore()
-    return run.leaders[0] if run.leaders else None
+    return run.leaders[0].found if run.leaders else None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -92,24 +93,30 @@ class _Run:
     options: SearchOptions
     on_progress: Callable[[Progress], None] | None
     started: float = field(default_factory=perf_counter)
+    goal: Goal = field(init=False)
+    space: Space = field(init=False)
+    bounds: Bounds = field(init=False)
     pools: tuple[Pool, ...] = field(default_factory=lambda: (Pool(), Pool(), Pool()))
-    leaders: list[Found] = field(default_factory=list)
+    leaders: list[Leader] = field(default_factory=list)
     explored: int = 0
     pruned: int = 0
     taken: float = 0.0
     unsettled: float = inf
     stopped: Literal["feasible", "time_limit"] | None = None
 
+    def __post_init__(self) -> None:
+        self.goal = goal_of(self.problem, self.options.objective)
+        self.space = Space(self.problem, self.options)
+        heaviest = str(self.options.fix.get("recompute", RECOMPUTES[-1]))
+        self.bounds = Bounds(self.problem, self.goal, heaviest=heaviest)
+
     def explore(self) -> None:
         """Look at nodes, best bound first, until the bound passes the cutoff or time is up."""
-        space, bounds = (
-            Space(self.problem, self.options),
-            Bounds(self.problem, heaviest=str(self.options.fix.get("recompute", "full"))),
-        )
-        self.open(space, bounds, space.root(), np.zeros(1), level=0)
+        root = self.space.root()
+        self.open(root, np.zeros(len(root)), level=0)
         self.report("bounds")
         while (level := self.next_level()) is not None and not self.out_of_time():
-            self.look(space, bounds, level)
+            self.look(level)
             self.report("search")
         if self.stopped is None:
             self.pruned += sum(pool.drop(self.cutoff()) for pool in self.pools)
@@ -123,7 +130,7 @@ class _Run:
             return min(reversed(levels), key=lambda i: heads[i]) if self.leaders else levels[-1]
         return None
 
-    def look(self, space: Space, bounds: Bounds, level: int) -> None:
+    def look(self, level: int) -> None:
         """Take some nodes of a level and open them, or solve them where they are configurations."""
         pool = self.pools[level]
         self.taken = pool.bound
@@ -132,12 +139,12 @@ class _Run:
         if level == CONFIGURATIONS:
             self.solve(nodes, least)
         else:
-            self.open(space, bounds, nodes, least, level=level + 1)
+            self.open(nodes, least, level=level + 1)
 
-    def open(self, space: Space, bounds: Bounds, nodes: Batch, least: Floats, *, level: int) -> None:
+    def open(self, nodes: Batch, least: Floats, *, level: int) -> None:
         """Put the children of nodes into the pool of their level, but those that cannot be better than the leaders."""
-        children, parents = space.refine(nodes, level)
-        found = np.maximum(bounds.of(children, level), least[parents])
+        children, parents = self.space.refine(nodes, level)
+        found = np.maximum(self.bounds.of(children, level), least[parents])
         keep = np.isfinite(found) & (found <= self.cutoff())
         self.pruned += len(keep) - int(keep.sum())
         self.pools[level].push(children.take(keep), found[keep])
@@ -159,20 +166,23 @@ class _Run:
     def enter(self, batch: Batch) -> None:
         """Enter what fits among the leaders, each configuration with its cuts; a configuration comes once."""
         evaluation = evaluate(self.problem, batch)
-        seconds = np.where(evaluation.fits, evaluation.step_seconds, inf)
-        wanted = min(self.options.top, len(seconds) - 1)
-        reach = min(self.cutoff(), float(np.partition(seconds, wanted)[wanted]) * (1 + ROUNDING))
-        found = [
-            Found(
-                configuration=batch.configuration(i),
-                cuts=tuple(batch.cuts[i, : int(batch.chunks[i]) + 1].tolist()),
-                layers=self.layers_of(batch, i),
-                step_seconds=float(seconds[i]),
-                peak_memory_bytes=round(float(evaluation.peak_memory_bytes[i])),
+        values = np.where(evaluation.fits, self.goal.value(evaluation), inf)
+        wanted = min(self.options.top, len(values) - 1)
+        reach = min(self.cutoff(), float(np.partition(values, wanted)[wanted]) * (1 + ROUNDING))
+        entered = [
+            Leader(
+                value=float(values[i]),
+                found=Found(
+                    configuration=batch.configuration(i),
+                    cuts=tuple(batch.cuts[i, : int(batch.chunks[i]) + 1].tolist()),
+                    layers=self.layers_of(batch, i),
+                    step_seconds=float(evaluation.step_seconds[i]),
+                    peak_memory_bytes=round(float(evaluation.peak_memory_bytes[i])),
+                ),
             )
-            for i in np.flatnonzero(evaluation.fits & (seconds <= reach)).tolist()
+            for i in np.flatnonzero(evaluation.fits & (values <= reach)).tolist()
         ]
-        self.leaders = sorted([*self.leaders, *found], key=rank)[: self.options.top + 1]
+        self.leaders = sorted([*self.leaders, *entered], key=rank)[: self.options.top + 1]
 
     def layers_of(self, batch: Batch, i: int) -> tuple[int, ...]:
         """Return what the layers of configuration i repeat, as places in `RECOMPUTES`."""
@@ -182,13 +192,13 @@ class _Run:
         return tuple(map(RECOMPUTES.index, spread))
 
     def cutoff(self) -> float:
-        """Return the step time beyond which a configuration cannot enter the leaders any more."""
+        """Return the value beyond which a configuration cannot enter the leaders any more."""
         if len(self.leaders) <= self.options.top:
             return inf
-        return self.leaders[-1].step_seconds * (1 + ROUNDING)
+        return self.leaders[-1].value * (1 + ROUNDING)
 
     def bound(self) -> float:
-        """Return a lower bound on the step time of everything that is not solved; inf when all is."""
+        """Return a lower bound on the value of everything that is not solved; inf when all is."""
         return min(self.taken, *(pool.bound for pool in self.pools))
 
     def out_of_time(self) -> bool:
@@ -202,26 +212,26 @@ class _Run:
         """Hand the state of the search to `on_progress`."""
         if self.on_progress is None:
             return
-        incumbent = self.leaders[0].step_seconds if self.leaders else None
-        bound = self.lower_bound()
+        best, bound = self.leaders[0] if self.leaders else None, self.lower_bound()
         self.on_progress(
             Progress(
                 phase=phase,
-                incumbent_seconds=incumbent,
-                bound_seconds=None if bound == inf else bound,
-                gap=None if incumbent is None else (incumbent - bound) / incumbent,
+                incumbent_seconds=None if best is None else best.found.step_seconds,
+                incumbent=None if best is None else best.value,
+                bound=None if bound == inf else bound,
+                gap=None if best is None else (best.value - bound) / best.value,
                 explored=self.explored,
                 pruned=self.pruned,
             )
         )
 
     def lower_bound(self) -> float:
-        """Return a lower bound on the best step time of the whole space; inf when nothing is in it.
+        """Return a lower bound on the best value of the whole space; inf when nothing is in it.
 
-        It is the best time itself where the bound is below it by no more than rounding.
+        It is the best value itself where the bound is below it by no more than rounding.
         """
         left = min(self.bound(), self.unsettled)
-        best = self.leaders[0].step_seconds if self.leaders else inf
+        best = self.leaders[0].value if self.leaders else inf
         return best if left >= best * (1 - ROUNDING) else left
 
     def result(self) -> SearchResult | None:
@@ -229,23 +239,24 @@ class _Run:
         if not self.leaders:
             return None
         best, bound = self.leaders[0], self.lower_bound()
-        proved = bound >= best.step_seconds
         return SearchResult(
-            best=best,
+            best=best.found,
             search=Search(
-                status="optimal" if proved else self.stopped or "feasible",
-                lower_bound_seconds=bound,
-                gap=(best.step_seconds - bound) / best.step_seconds,
+                status="optimal" if bound >= best.value else self.stopped or "feasible",
+                objective=self.options.objective,
+                value=best.value,
+                lower_bound=bound,
+                gap=(best.value - bound) / best.value,
                 explored=self.explored,
                 pruned=self.pruned,
                 seconds=perf_counter() - self.started,
             ),
             alternatives=tuple(
                 Alternative(
-                    configuration=found.configuration,
-                    step_seconds=found.step_seconds,
-                    peak_memory_bytes=found.peak_memory_bytes,
+                    configuration=leader.found.configuration,
+                    step_seconds=leader.found.step_seconds,
+                    peak_memory_bytes=leader.found.peak_memory_bytes,
                 )
-                for found in self.leaders[1:]
+                for leader in self.leaders[1:]
             ),
         )

@@ -103,7 +103,7 @@ def test_a_plan_says_how_it_was_found():
     assert plan.search.status == "optimal"
     assert plan.search.gap == 0
     assert plan.estimate.fits
-    assert plan.estimate.step_seconds == plan.search.lower_bound_seconds
+    assert plan.estimate.step_seconds == plan.search.lower_bound
     assert len(plan.alternatives) == 3
     assert all(other.step_seconds >= plan.estimate.step_seconds * (1 - 1e-9) for other in plan.alternatives)
     assert len(plan_small(options=SearchOptions(top=0)).alternatives) == 0

@@ -62,7 +62,7 @@ def test_a_plan_reads_back_and_its_id_ignores_how_it_was_found():
     plan = make_plan()
     assert read_plan(to_json(plan), where="plan") == plan
     searched = make_plan(
-        search=Search(status="optimal", lower_bound_seconds=1.0, gap=0.0, explored=1, pruned=2, seconds=3.0)
+        search=Search(status="optimal", value=1.0, lower_bound=1.0, gap=0.0, explored=1, pruned=2, seconds=3.0)
     )
     assert searched.id == plan.id
     assert make_plan(cuts=(0, 2, 4)).id != plan.id

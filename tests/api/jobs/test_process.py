@@ -32,7 +32,7 @@ async def test_searches_are_answered_by_one_process_with_progress_before_the_pla
     (child,) = search_processes()
     assert answer["kind"] == "plan"
     assert answer["id"] in answer["content"]
-    assert {"phase", "incumbent_seconds", "bound_seconds", "gap", "explored", "pruned"} <= set(progress[0])
+    assert {"phase", "incumbent_seconds", "incumbent", "bound", "gap", "explored", "pruned"} <= set(progress[0])
     assert (await process.search(request(fix={"tp": 2}), progress.append))["kind"] == "plan"
     assert [again.pid for again in search_processes()] == [child.pid]
 
