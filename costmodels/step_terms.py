@@ -16,6 +16,7 @@ from costmodels.hardware import Hardware
 from costmodels.pipeline import (
     OVERLAPPED,
     SEARCHED,
+    ChunkSeconds,
     Event,
     among,
     bound_makespan,
@@ -55,6 +56,19 @@ def pair_savings(batch: Batch, seconds: UnitSeconds, counts: Floats) -> Floats:
     return saved
 
 
+def _chunk_seconds(batch: Batch, seconds: UnitSeconds, counts: Floats, send_blocks: Bools) -> ChunkSeconds:
+    """Return what a micro-batch takes on every chunk."""
+    forward, backward, weight = sum_units_each(counts, seconds.all_forward, seconds.all_backward, seconds.weight)
+    return ChunkSeconds(
+        forward=forward,
+        backward=backward - weight,
+        weight=weight,
+        send_seconds=seconds.send,
+        send_blocks=send_blocks,
+        saved=pair_savings(batch, seconds, counts),
+    )
+
+
 def _is_searched(batch: Batch) -> Bools:
     """Return where pipelines are only bounded in array form.
 
@@ -77,19 +91,8 @@ def finish_ranks(
 
     `SEARCHED` schedules are simulated one by one; without `simulated` they get lower bounds.
     """
-    forward, backward, weight = sum_units_each(counts, seconds.all_forward, seconds.all_backward, seconds.weight)
-    finish = finish_seconds(
-        batch.schedule,
-        batch.pp,
-        batch.virtual_stages,
-        num_microbatches,
-        forward=forward,
-        backward=backward - weight,
-        weight=weight,
-        send_seconds=seconds.send,
-        send_blocks=send_blocks,
-        saved=pair_savings(batch, seconds, counts),
-    )
+    chunks = _chunk_seconds(batch, seconds, counts, send_blocks)
+    finish = finish_seconds(batch.schedule, batch.pp, batch.virtual_stages, num_microbatches, chunks)
     searched = _is_searched(batch)
     if not searched.any():
         return finish
@@ -100,14 +103,7 @@ def finish_ranks(
             )
             finish[i] = _own_seconds(events, finish.shape[1])
         return finish
-    start = start_seconds(
-        batch.schedule,
-        batch.pp,
-        batch.virtual_stages,
-        forward=forward,
-        send_seconds=seconds.send,
-        send_blocks=send_blocks,
-    )
+    start = start_seconds(batch.schedule, batch.pp, batch.virtual_stages, chunks)
     return np.where(searched[:, None], np.maximum(finish - start, 0.0), finish)
 
 
@@ -124,20 +120,9 @@ def bound_finish(
     batch: Batch, seconds: UnitSeconds, counts: Floats, *, num_microbatches: Ints, send_blocks: Bools
 ) -> Floats:
     """Return a lower bound on when all ranks have done their last backward, (n, 1), for every schedule."""
-    forward, backward, weight = sum_units_each(counts, seconds.all_forward, seconds.all_backward, seconds.weight)
-    makespan = bound_makespan(
-        batch.schedule,
-        batch.pp,
-        batch.virtual_stages,
-        num_microbatches,
-        forward=forward,
-        backward=backward - weight,
-        weight=weight,
-        send_seconds=seconds.send,
-        send_blocks=send_blocks,
-        saved=pair_savings(batch, seconds, counts),
-    )
-    work = sum_chunks(batch, forward + backward).max(axis=1)
+    chunks = _chunk_seconds(batch, seconds, counts, send_blocks)
+    makespan = bound_makespan(batch.schedule, batch.pp, batch.virtual_stages, num_microbatches, chunks)
+    work = sum_chunks(batch, chunks.forward + chunks.backward + chunks.weight).max(axis=1)
     searched = _is_searched(batch)
     return np.where(searched, num_microbatches * work, makespan)[:, None]
 

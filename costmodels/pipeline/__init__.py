@@ -18,6 +18,7 @@ from costmodels.pipeline.jobs import OVERLAPPED, SEARCHED, SPLIT, V_PLACED, Job,
 from costmodels.pipeline.orders import rank_order
 from costmodels.pipeline.pairs import paired_forwards
 from costmodels.pipeline.simulation import Event, simulate
+from costmodels.pipeline.times import ChunkSeconds
 
 __all__ = [
     "OVERLAPPED",
@@ -25,6 +26,7 @@ __all__ = [
     "SEARCHED",
     "SPLIT",
     "V_PLACED",
+    "ChunkSeconds",
     "Event",
     "Job",
     "Kind",

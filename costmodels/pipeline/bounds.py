@@ -31,37 +31,19 @@ from costmodels.pipeline.grouping import groups
 from costmodels.pipeline.held import steady_microbatches
 from costmodels.pipeline.jobs import BESIDE, FORWARD, INPUT, KINDS, PAIRED, SEARCHED, SPLIT, V_PLACED, WHOLE, among
 from costmodels.pipeline.orders import order_codes
-from costmodels.pipeline.times import ChunkTimes
+from costmodels.pipeline.times import ChunkSeconds, ChunkTimes
 
 
 def bound_makespan(
-    schedule: Strings,
-    pp: Ints,
-    virtual_stages: Ints,
-    num_microbatches: Ints,
-    *,
-    forward: Floats,
-    backward: Floats,
-    weight: Floats,
-    send_seconds: Floats,
-    send_blocks: Bools,
-    saved: Floats | None = None,
+    schedule: Strings, pp: Ints, virtual_stages: Ints, num_microbatches: Ints, seconds: ChunkSeconds
 ) -> Floats:
     """Return a lower bound (n,) on the makespan of `simulate`; arguments as for `finish_seconds`."""
-    saved = np.zeros_like(forward) if saved is None else saved
     bound = np.zeros(len(pp))
     steady = steady_microbatches(schedule, pp, num_microbatches)
     exact = among(schedule, SEARCHED)
     key = np.where(exact, num_microbatches, np.where((pp == 1) | (schedule == "gpipe"), 0, steady))
     for group in groups(schedule, pp, virtual_stages, key):
-        times = group.times(
-            forward=forward,
-            backward=backward,
-            weight=weight,
-            saved=saved,
-            send_seconds=send_seconds,
-            send_blocks=send_blocks,
-        )
+        times = group.times(seconds)
         m = num_microbatches[group.rows]
         if group.pp == 1:
             found = m * (times.forward + times.whole).sum(axis=0)

@@ -8,70 +8,36 @@ tick by tick through their program with all their configurations as one vector, 
 
 import numpy as np
 
-from costmodels.batch import Bools, Floats, Ints, Strings
+from costmodels.batch import Floats, Ints, Strings
 from costmodels.pipeline.closed import arrivals, bound_searched, finish_gpipe
 from costmodels.pipeline.grouping import Group, groups
 from costmodels.pipeline.jobs import SEARCHED
 from costmodels.pipeline.program import fixed_program, run_program
 from costmodels.pipeline.steady import fewest_microbatches, finish_1f1b
-from costmodels.pipeline.times import ChunkTimes
+from costmodels.pipeline.times import ChunkSeconds, ChunkTimes
 
 
 def finish_seconds(
-    schedule: Strings,
-    pp: Ints,
-    virtual_stages: Ints,
-    num_microbatches: Ints,
-    *,
-    forward: Floats,
-    backward: Floats,
-    weight: Floats,
-    send_seconds: Floats,
-    send_blocks: Bools,
-    saved: Floats | None = None,
+    schedule: Strings, pp: Ints, virtual_stages: Ints, num_microbatches: Ints, seconds: ChunkSeconds
 ) -> Floats:
     """Return when each rank has done its last job, shape (n, max(pp)), 0 past pp.
 
-    `forward`, `backward`, `weight` and `saved` have shape (n, max_chunks), the others (n,). The times are those of
-    `simulate`, for zb-1p and zb-2p lower bounds on them.
+    All but `seconds` have shape (n,). The times are those of `simulate`, for zb-1p and zb-2p lower bounds on them.
     """
-    saved = np.zeros_like(forward) if saved is None else saved
     finish = np.zeros((len(pp), int(pp.max(initial=0))))
     closed = (pp == 1) | (schedule == "gpipe")  # whatever m is
     few = np.where(schedule == "1f1b", np.minimum(num_microbatches, fewest_microbatches(pp)), num_microbatches)
     for group in groups(schedule, pp, virtual_stages, np.where(closed, 0, few)):
-        times = group.times(
-            forward=forward,
-            backward=backward,
-            weight=weight,
-            saved=saved,
-            send_seconds=send_seconds,
-            send_blocks=send_blocks,
-        )
+        times = group.times(seconds)
         finish[group.rows, : group.pp] = _finish(group, times, num_microbatches[group.rows]).T
     return finish
 
 
-def start_seconds(
-    schedule: Strings,
-    pp: Ints,
-    virtual_stages: Ints,
-    *,
-    forward: Floats,
-    send_seconds: Floats,
-    send_blocks: Bools,
-) -> Floats:
+def start_seconds(schedule: Strings, pp: Ints, virtual_stages: Ints, seconds: ChunkSeconds) -> Floats:
     """Return when each rank starts its first job, shape (n, max(pp)), 0 past pp, as `simulate` has it."""
     start = np.zeros((len(pp), int(pp.max(initial=0))))
     for group in groups(schedule, pp, virtual_stages, np.zeros_like(pp)):
-        times = group.times(
-            forward=forward,
-            backward=forward,
-            weight=forward,
-            saved=np.zeros_like(forward),
-            send_seconds=send_seconds,
-            send_blocks=send_blocks,
-        )
+        times = group.times(seconds)
         start[group.rows, : group.pp] = arrivals(times.forward, times.forward_travel)[: group.pp].T
     return start
 

@@ -1,17 +1,17 @@
 """Configurations of a batch that run the same program."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import get_args
 
 import numpy as np
 
 from autoplan.spec import Schedule
-from costmodels.batch import Bools, Floats, Ints, Strings
+from costmodels.batch import Ints, Strings
 from costmodels.distinct import distinct
 from costmodels.pipeline.jobs import OVERLAPPED, chunk_rank, effective_schedule
-from costmodels.pipeline.times import ChunkTimes, chunk_times
+from costmodels.pipeline.times import ChunkSeconds, ChunkTimes, chunk_times
 
 SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
 MOST_ROWS = 1024
@@ -33,32 +33,12 @@ class Group:
         """Chunks of the model."""
         return self.pp * self.virtual_stages
 
-    def times(
-        self,
-        *,
-        forward: Floats,
-        backward: Floats,
-        weight: Floats,
-        saved: Floats,
-        send_seconds: Floats,
-        send_blocks: Bools,
-    ) -> ChunkTimes:
+    def times(self, seconds: ChunkSeconds) -> ChunkTimes:
         """Return the times of its rows, without the columns past its chunks; `saved` counts where there are pairs."""
-
-        def own(times: Floats) -> Floats:
-            return np.ascontiguousarray(times[self.rows, : self.chunks].T)
-
-        pairs = self.schedule in OVERLAPPED
-
-        return chunk_times(
-            chunk_rank(self.schedule, pp=self.pp, virtual_stages=self.virtual_stages),
-            forward=own(forward),
-            backward=own(backward),
-            weight=own(weight),
-            saved=own(saved) if pairs else np.zeros((self.chunks, len(self.rows))),
-            send_seconds=send_seconds[self.rows],
-            send_blocks=send_blocks[self.rows],
-        )
+        own = seconds.take(self.rows, self.chunks)
+        if self.schedule not in OVERLAPPED:
+            own = replace(own, saved=None)
+        return chunk_times(chunk_rank(self.schedule, pp=self.pp, virtual_stages=self.virtual_stages), own)
 
 
 def schedule_codes(schedule: Strings) -> Ints:

@@ -14,7 +14,7 @@ from costmodels.batch import Floats
 from costmodels.pipeline.greedy import best_program
 from costmodels.pipeline.jobs import KINDS, OVERLAPPED, SEARCHED, Kind, chunk_rank
 from costmodels.pipeline.program import Program, fixed_program, run_one
-from costmodels.pipeline.times import chunk_times, part_seconds
+from costmodels.pipeline.times import ChunkSeconds, chunk_times, part_seconds
 
 
 class Event(NamedTuple):
@@ -57,12 +57,14 @@ def simulate(
     saved = saved if saved is not None and schedule in OVERLAPPED else nothing
     times = chunk_times(
         chunk_rank(schedule, pp=pp, virtual_stages=virtual_stages),
-        forward=forward[:, None],
-        backward=backward[:, None],
-        weight=weight[:, None],
-        saved=saved[:, None],
-        send_seconds=np.array([send_seconds]),
-        send_blocks=np.array([send_blocks]),
+        ChunkSeconds(
+            forward=forward[None],
+            backward=backward[None],
+            weight=weight[None],
+            send_seconds=np.array([send_seconds]),
+            send_blocks=np.array([send_blocks]),
+            saved=saved[None],
+        ),
     )
     if schedule in SEARCHED:
         after = nothing if reduce is None else reduce

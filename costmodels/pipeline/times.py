@@ -1,10 +1,42 @@
-"""The times of the chunks of k configurations that have the same chunks."""
+"""The times of chunks: as configurations have them, and of those with the same chunks as they keep ranks busy."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
 from costmodels.batch import Bools, Floats, Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkSeconds:
+    """Seconds of a micro-batch on the chunks of n configurations, (n, max_chunks), those of sends (n,).
+
+    `backward` are input gradients with what is recomputed for them, `weight` weight gradients. `saved` is how much
+    sooner a pair is done than its forward, whose chunk counts, and its backward one after the other; None where
+    nothing is. Where `send_blocks` (n,) is true a rank computes nothing while it sends.
+    """
+
+    forward: Floats
+    backward: Floats
+    weight: Floats
+    send_seconds: Floats
+    send_blocks: Bools
+    saved: Floats | None = None
+
+    def take(self, rows: Ints, chunks: int) -> "ChunkSeconds":
+        """Return some rows without the columns past their chunks."""
+
+        def own(seconds: Floats) -> Floats:
+            return seconds[rows, :chunks]
+
+        return ChunkSeconds(
+            forward=own(self.forward),
+            backward=own(self.backward),
+            weight=own(self.weight),
+            send_seconds=self.send_seconds[rows],
+            send_blocks=self.send_blocks[rows],
+            saved=None if self.saved is None else own(self.saved),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,34 +67,24 @@ class ChunkTimes:
         return part_seconds(self.forward, self.backward, self.weight, self.whole, self.beside), np.concatenate(travel)
 
 
-def chunk_times(
-    ranks: Ints,
-    *,
-    forward: Floats,
-    backward: Floats,
-    weight: Floats,
-    saved: Floats,
-    send_seconds: Floats,
-    send_blocks: Bools,
-) -> ChunkTimes:
-    """Return the times of k configurations from those without sends.
-
-    `ranks` (chunks,) says which rank holds each chunk; the times have shape (chunks, k), those of sends (k,). `saved`,
-    by the chunk of the forward, is what pairs save.
-    """
+def chunk_times(ranks: Ints, seconds: ChunkSeconds) -> ChunkTimes:
+    """Return the times of k configurations of the same chunks; `ranks` (chunks,) says which rank holds each."""
+    forward, backward, weight = (
+        np.ascontiguousarray(part.T) for part in (seconds.forward, seconds.backward, seconds.weight)
+    )
     crosses = (ranks[1:] != ranks[:-1])[:, None]
-    none = np.zeros((1, len(send_seconds)))
-    on = np.concatenate([crosses * send_seconds, none])
-    back = np.concatenate([none, crosses * send_seconds])
-    whole = backward + weight + back * send_blocks
+    none, blocks = np.zeros((1, len(seconds.send_seconds))), seconds.send_blocks
+    on = np.concatenate([crosses * seconds.send_seconds, none])
+    back = np.concatenate([none, crosses * seconds.send_seconds])
+    whole = backward + weight + back * blocks
     return ChunkTimes(
-        forward=forward + on * send_blocks,
-        backward=backward + back * send_blocks,
+        forward=forward + on * blocks,
+        backward=backward + back * blocks,
         weight=weight,
         whole=whole,
-        beside=whole - saved[::-1],
-        forward_travel=on * ~send_blocks,
-        backward_travel=back * ~send_blocks,
+        beside=whole if seconds.saved is None else whole - seconds.saved.T[::-1],
+        forward_travel=on * ~blocks,
+        backward_travel=back * ~blocks,
     )
 
 

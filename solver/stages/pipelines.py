@@ -10,7 +10,7 @@ from autoplan.spec import ModelSpec, Problem
 from costmodels.batch import Batch, Floats
 from costmodels.estimate import stage_costs
 from costmodels.hardware import resolve_hardware
-from costmodels.pipeline import finish_seconds
+from costmodels.pipeline import ChunkSeconds, finish_seconds
 from costmodels.stage_costs import StageCosts, count_units, sum_units
 
 Times = TypeVar("Times", float, Floats)
@@ -37,17 +37,14 @@ class Pipeline:
         costs = self.costs.take(repeated)
         counts = count_units(self.model, batch)
         weight = sum_units(counts, costs.weight_seconds)
-        finish = finish_seconds(
-            batch.schedule,
-            batch.pp,
-            batch.virtual_stages,
-            costs.num_microbatches,
+        seconds = ChunkSeconds(
             forward=sum_units(counts, costs.forward_seconds),
             backward=sum_units(counts, costs.backward_seconds) - weight,
             weight=weight,
             send_seconds=costs.send_seconds,
             send_blocks=costs.send_blocks,
         )
+        finish = finish_seconds(batch.schedule, batch.pp, batch.virtual_stages, costs.num_microbatches, seconds)
         reduced = (finish + sum_units(counts, costs.reduce_seconds)).max(axis=1)
         optimized = sum_units(counts, costs.optimizer_seconds).max(axis=1)
         return self.step_seconds(reduced + optimized), self.cost_bytes(cuts)

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from autoplan.spec import Schedule
-from costmodels.pipeline import simulate
+from costmodels.pipeline import ChunkSeconds, simulate
 
 SCHEDULES = get_args(Schedule)
 FIXED = tuple(name for name in SCHEDULES if name not in {"zb-1p", "zb-2p"})
@@ -88,8 +88,16 @@ def as_rows(*many) -> dict[str, Any]:
         **{
             name: np.array([c[name] for c in many]) for name in ("schedule", "pp", "virtual_stages", "num_microbatches")
         },
-        **{name: padded(name) for name in ("forward", "backward", "weight")},
-        "saved": np.array([np.pad(case.get("saved", np.zeros(1)), (0, most))[:most] for case in many]),
-        "send_seconds": np.array([case.get("send_seconds", 0.0) for case in many]),
-        "send_blocks": np.array([case.get("send_blocks", False) for case in many]),
+        "seconds": ChunkSeconds(
+            **{name: padded(name) for name in ("forward", "backward", "weight")},
+            saved=np.array([np.pad(case.get("saved", np.zeros(1)), (0, most))[:most] for case in many]),
+            send_seconds=np.array([case.get("send_seconds", 0.0) for case in many]),
+            send_blocks=np.array([case.get("send_blocks", False) for case in many]),
+        ),
     }
+
+
+def take(rows, index) -> dict[str, Any]:
+    """Return some of the rows of `as_rows`."""
+    chunks = rows["seconds"].forward.shape[1]
+    return {name: each.take(index, chunks) if name == "seconds" else each[index] for name, each in rows.items()}

@@ -1,10 +1,12 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 
 from costmodels.pipeline import bound_makespan, chunk_rank, finish_seconds, simulate, start_seconds
 from costmodels.pipeline.grouping import MOST_ROWS
-from tests.costmodels.pipeline.cases import FIXED, SCHEDULES, as_rows, cases, equal, stages_of
+from tests.costmodels.pipeline.cases import FIXED, SCHEDULES, as_rows, cases, equal, stages_of, take
 
 
 def simulated(case):
@@ -23,8 +25,7 @@ def simulated(case):
 
 
 def starts_of(rows):
-    names = ("schedule", "pp", "virtual_stages", "forward", "send_seconds", "send_blocks")
-    return start_seconds(**{name: rows[name] for name in names})
+    return start_seconds(**{name: rows[name] for name in ("schedule", "pp", "virtual_stages", "seconds")})
 
 
 @settings(max_examples=200, deadline=None)
@@ -73,7 +74,7 @@ def test_configurations_of_a_batch_do_not_mix():
 
 
 def test_an_empty_batch_is_empty():
-    rows = {name: column[:0] for name, column in as_rows(equal("1f1b", 2, 2)).items()}
+    rows = take(as_rows(equal("1f1b", 2, 2)), np.zeros(0, dtype=np.int64))
     assert finish_seconds(**rows).shape == (0, 0)
     assert starts_of(rows).shape == (0, 0)
     assert bound_makespan(**rows).shape == (0,)
@@ -81,6 +82,6 @@ def test_an_empty_batch_is_empty():
 
 def test_many_rows_of_one_group_are_taken_in_parts():
     n = 2 * MOST_ROWS + 5
-    rows = {name: np.repeat(column, n, axis=0) for name, column in as_rows(equal("1f1b", 2, 3)).items()}
-    rows["forward"] *= np.arange(1, n + 1)[:, None]
+    rows = take(as_rows(equal("1f1b", 2, 3)), np.zeros(n, dtype=np.int64))
+    rows["seconds"] = replace(rows["seconds"], forward=rows["seconds"].forward * np.arange(1, n + 1)[:, None])
     assert finish_seconds(**rows)[:, 0] == pytest.approx(4 * (np.arange(1, n + 1) + 2))

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costmodels.pipeline import finish_seconds, simulate
+from costmodels.pipeline import ChunkSeconds, finish_seconds, simulate
 from costmodels.pipeline.steady import fewest_microbatches
 
 
@@ -15,11 +15,13 @@ def finish(pp, ms, *, forward, backward, send=0.0, blocks=False):
         np.full(n, pp),
         np.ones(n, dtype=np.int64),
         np.array(ms),
-        forward=np.tile(forward, (n, 1)),
-        backward=np.tile(backward, (n, 1)),
-        weight=np.zeros((n, pp)),
-        send_seconds=np.full(n, send),
-        send_blocks=np.full(n, blocks),
+        ChunkSeconds(
+            forward=np.tile(forward, (n, 1)),
+            backward=np.tile(backward, (n, 1)),
+            weight=np.zeros((n, pp)),
+            send_seconds=np.full(n, send),
+            send_blocks=np.full(n, blocks),
+        ),
     )
 
 
