@@ -6,6 +6,9 @@ from typing import Any
 
 from autoplan.spec import Cluster, NodeGroup, Problem
 
+AMPLE_MEMORY = 2**60
+"""Bytes of a device on which everything fits."""
+
 
 def with_memory(problem: Problem, memory_bytes: Callable[[int], int]) -> Problem:
     """Return the problem with other device memory, in the cluster and in what the profile says of it."""

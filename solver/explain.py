@@ -140,7 +140,7 @@ def _compare(problem: Problem, plan: Plan, pins: dict[str, PinValue]) -> Compari
     options = SearchOptions(fix={**_held(plan.configuration), **pins}, top=0)
     best = find(problem, options)
     if best is None:
-        return Comparison(pins=pins, reason=reason(problem, options))
+        return Comparison(pins=pins, reason=reason(problem, options, attempt=find))
     return Comparison(
         pins=pins,
         configuration=best.configuration,

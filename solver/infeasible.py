@@ -1,8 +1,9 @@
 """Why there is no plan, and what would change that: remedies with numbers, each tried before it is named.
 
 Two failures are told apart. *No valid configuration*: no choice of degrees keeps the rules (divisibility, pins,
-forbidden regions) whatever the memory. *Nothing fits memory*: valid configurations exist, and the one that
-needs least (`solver.stages.least_memory`, exact over configurations and stage cuts) needs more than a device has.
+forbidden regions) whatever the memory. *Nothing fits memory*: valid configurations exist, and the plan that needs
+least, searched for with ample memory, needs more than a device has. Of the limits that were set it is said which
+conflict (`solver.conflicts`).
 
 A remedy changes one thing: a pin, a forbidden region, the number of nodes, the sequence length, the global
 batch, the optimizer, the memory of a device. The search is run on the changed problem, and the remedy is named
@@ -19,16 +20,17 @@ from autoplan.errors import NoPlanError, Remedy
 from autoplan.spec import Configuration, Problem
 from autoplan.spec.rules import broken
 from autoplan.units import GIB, format_bytes, format_seconds
-from costmodels.batch import Batch
-from solver.changes import with_memory, with_nodes, with_workload
+from costmodels.estimate import memory_limit
+from solver.changes import AMPLE_MEMORY, with_memory, with_nodes, with_workload
+from solver.conflicts import Exists, find_conflict, without_pin, without_region
 from solver.options import Condition, SearchOptions, write_value
 from solver.result import Found
-from solver.space import divisors, enumerate_space, plainest
-from solver.stages import least_memory
+from solver.space import Space, divisors, plainest
 
 MOST_NODES_FACTOR = 64
 SHORTEST_SEQUENCE = 128
 ATTEMPT_SECONDS = 5.0
+DEGREES = ("dp_replicate", "dp_shard", "cp", "tp", "pp", "ep", "etp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,22 +46,58 @@ class Change:
 Attempt = Callable[[Problem, SearchOptions], Found | None]
 
 
-def explain(problem: Problem, options: SearchOptions, *, attempt: Attempt) -> NoPlanError:
-    """Return the error to raise when nothing was found; `attempt` searches, and gives None when nothing is found."""
+def explain(problem: Problem, options: SearchOptions, *, attempt: Attempt, exists: Exists) -> NoPlanError:
+    """Return the error to raise when nothing was found.
+
+    `attempt` searches, and gives None when nothing is found; `exists` says whether there is any plan.
+    """
     relaxed = _work(_relaxed_options(problem, options), attempt) or _work([_free_options(problem, options)], attempt)
     groups = [_more_nodes(problem, options)]
-    if len(enumerate_space(problem, options)):
+    valid = has_configurations(problem, options)
+    least = _leanest(problem, options, attempt) if valid else None
+    if valid:
         groups += [_shorter_sequences(problem, options), _lighter_states(problem, options)]
-        groups.append(_larger_devices(problem, options))
+        groups.append(_larger_devices(problem, options, least))
     else:
         groups += [_other_batches(problem, options), _fewer_nodes(problem, options), _fewer_positions(problem, options)]
-    return NoPlanError(reason(problem, options), remedies=(*relaxed, *_work(groups, attempt)))
+    message = _nothing_fits(problem, options, least) if valid else _nothing_valid(problem, options)
+    if _are_limited(options):
+        conflict = find_conflict(problem, options, exists=exists)
+        if len(conflict) > 1:
+            message += "; together they leave nothing: " + ", ".join(limit.words for limit in conflict)
+    return NoPlanError(message, remedies=(*relaxed, *_work(groups, attempt)))
 
 
-def reason(problem: Problem, options: SearchOptions) -> str:
+def reason(problem: Problem, options: SearchOptions, *, attempt: Attempt) -> str:
     """Return one sentence that says why nothing within the options is valid or fits."""
-    space = enumerate_space(problem, options)
-    return _nothing_fits(problem, options, space) if len(space) else _nothing_valid(problem, options)
+    if not has_configurations(problem, options):
+        return _nothing_valid(problem, options)
+    return _nothing_fits(problem, options, _leanest(problem, options, attempt))
+
+
+def _nothing_fits(problem: Problem, options: SearchOptions, least: Found | None) -> str:
+    if least is None:
+        return f"no configuration{_within(options)} was found to fit"
+    return (
+        f"no valid configuration{_within(options)} fits: the least that any needs is "
+        f"{format_bytes(least.peak_memory_bytes)} on a device ({_describe(least.configuration)}), "
+        f"which has {format_bytes(memory_limit(problem))} to give"
+    )
+
+
+def has_configurations(problem: Problem, options: SearchOptions) -> bool:
+    """Return whether any configuration keeps the rules and the options."""
+    return len(Space(problem, options).first()) > 0
+
+
+def _leanest(problem: Problem, options: SearchOptions, attempt: Attempt) -> Found | None:
+    """Return the plan that needs least memory, if devices had all that plans could need."""
+    ample = with_memory(problem, lambda _has: AMPLE_MEMORY)
+    return attempt(ample, replace(options, objective="memory", top=0))
+
+
+def _are_limited(options: SearchOptions) -> bool:
+    return bool(options.fix or options.pins or options.forbid or options.runnable_only)
 
 
 def more_time(options: SearchOptions) -> tuple[Remedy, ...]:
@@ -67,15 +105,6 @@ def more_time(options: SearchOptions) -> tuple[Remedy, ...]:
     limit = options.time_limit_seconds
     longer = "do not interrupt the search" if limit is None else f"time limit of {10 * limit:g} s"
     return (Remedy(action=longer, effect="the search had not yet costed a configuration that fits"),)
-
-
-def _nothing_fits(problem: Problem, options: SearchOptions, space: Batch) -> str:
-    least = least_memory(problem, space)
-    return (
-        f"none of the {len(space)} valid configurations{_within(options)} fits: the least that any needs is "
-        f"{format_bytes(least.peak_memory_bytes)} on a device ({_describe(least.configuration)}), "
-        f"which has {format_bytes(least.memory_limit_bytes)} to give"
-    )
 
 
 def _nothing_valid(problem: Problem, options: SearchOptions) -> str:
@@ -90,14 +119,14 @@ def _nothing_valid(problem: Problem, options: SearchOptions) -> str:
 
 
 def _within(options: SearchOptions) -> str:
-    limits = [f"{name}={write_value(pinned)}" for name, pinned in options.fix.items()]
+    limits = [f"{name}={write_value(pinned)}" for name, pinned in (options.fix | options.pins).items()]
     limits += [f"without {text}" for text in options.forbid]
     limits += ["runnable only"] if options.runnable_only else []
     return f" ({', '.join(limits)})" if limits else ""
 
 
 def _describe(c: Configuration) -> str:
-    parts = (f"{name} {getattr(c, name)}" for name in ("dp_replicate", "dp_shard", "tp", "pp") if getattr(c, name) > 1)
+    parts = (f"{name} {getattr(c, name)}" for name in DEGREES if getattr(c, name) > 1)
     return ", ".join((*parts, f"zero_stage {c.zero_stage}", f"recompute {c.recompute}"))
 
 
@@ -127,11 +156,12 @@ def _effect(change: Change, found: Found) -> str:
 
 def _relaxed_options(problem: Problem, options: SearchOptions) -> Iterator[list[Change]]:
     """Yield one group for every pin and every forbidden region, and one for `runnable_only`, each without it."""
-    for name, pinned in options.fix.items():
-        relaxed = replace(options, fix={key: pin for key, pin in options.fix.items() if key != name})
-        yield [Change(f"drop pin {name}={write_value(pinned)}", problem, relaxed, shows=name)]
+    for name, pinned in (options.fix | options.pins).items():
+        _, relaxed = without_pin(name)(problem, options)
+        shows = name if name in options.fix else None
+        yield [Change(f"drop pin {name}={write_value(pinned)}", problem, relaxed, shows=shows)]
     for text in options.forbid:
-        relaxed = replace(options, forbid=tuple(other for other in options.forbid if other != text))
+        _, relaxed = without_region(text)(problem, options)
         yield [Change(f"allow {text}", problem, relaxed, shows=Condition.parse(text).name)]
     if options.runnable_only:
         yield [Change("plan without --runnable-only", problem, replace(options, runnable_only=False))]
@@ -139,9 +169,9 @@ def _relaxed_options(problem: Problem, options: SearchOptions) -> Iterator[list[
 
 def _free_options(problem: Problem, options: SearchOptions) -> list[Change]:
     """Return the change that drops all limits, where there is more than one to drop."""
-    if len(options.fix) + len(options.forbid) + options.runnable_only < 2:
+    if len(options.fix) + len(options.pins) + len(options.forbid) + options.runnable_only < 2:
         return []
-    free = replace(options, fix={}, forbid=(), runnable_only=False)
+    free = replace(options, fix={}, pins={}, forbid=(), runnable_only=False)
     return [Change("drop every pin and forbidden region", problem, free)]
 
 
@@ -160,7 +190,7 @@ def _fewer_nodes(problem: Problem, options: SearchOptions) -> Iterator[Change]:
     has = problem.cluster.num_nodes
     for num_nodes in range(has - 1, 0, -1):
         fewer = with_nodes(problem, partial(min, num_nodes))
-        if len(enumerate_space(fewer, options)):
+        if has_configurations(fewer, options):
             yield Change(action=f"use {num_nodes} of the {has} nodes", problem=fewer, options=options)
             return
 
@@ -187,9 +217,10 @@ def _lighter_states(problem: Problem, options: SearchOptions) -> Iterator[Change
         yield Change(action="optimizer adamw8bit", problem=lighter, options=options)
 
 
-def _larger_devices(problem: Problem, options: SearchOptions) -> Iterator[Change]:
-    least = least_memory(problem, enumerate_space(problem, options))
-    missing = least.peak_memory_bytes - least.memory_limit_bytes
+def _larger_devices(problem: Problem, options: SearchOptions, least: Found | None) -> Iterator[Change]:
+    if least is None:
+        return
+    missing = least.peak_memory_bytes - memory_limit(problem)
     larger = with_memory(problem, lambda has: -(-(has + missing) // GIB) * GIB)
     size = format_bytes(min(group.device.memory_bytes for group in larger.cluster.groups))
     yield Change(action=f"devices with {size} of memory", problem=larger, options=options)
@@ -200,6 +231,6 @@ def _other_batches(problem: Problem, options: SearchOptions) -> Iterator[Change]
     batch, devices = problem.workload.global_batch, problem.cluster.num_devices
     for larger in sorted({-(-batch // factor) * factor for factor in divisors(devices)} - {batch}):
         changed = with_workload(problem, global_batch=larger)
-        if len(enumerate_space(changed, options)):
+        if has_configurations(changed, options):
             action = f"global_batch {larger}, divisible by {gcd(larger, devices)}"
             yield Change(action=action, problem=changed, options=options)

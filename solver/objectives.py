@@ -23,11 +23,11 @@ import numpy as np
 
 from autoplan.errors import ConfigurationError
 from autoplan.spec import Problem
+from autoplan.spec.plan import Objective
 from costmodels.batch import Floats
 from costmodels.energy import SECONDS_PER_HOUR
 from costmodels.evaluation import Evaluation
 from costmodels.hardware import resolve_hardware
-from solver.options import Objective
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -65,7 +65,7 @@ def search(
         return result
     if run.stopped is not None:
         raise NoPlanError("no plan found yet when the search was stopped", remedies=_more_time(options))
-    raise infeasible.explain(problem, options, attempt=find)
+    raise infeasible.explain(problem, options, attempt=find, exists=exists)
 
 
 def _more_time(options: SearchOptions) -> tuple[Remedy, ...]:
@@ -81,17 +81,25 @@ def find(problem: Problem, options: SearchOptions) -> Found | None:
     return run.leaders[0].found if run.leaders else None
 
 
+def exists(problem: Problem, options: SearchOptions) -> bool:
+    """Return whether there is a plan; the search ends with the first one."""
+    run = _Run(problem=problem, options=replace(options, top=0), on_progress=None, first=True)
+    run.explore()
+    return bool(run.leaders)
+
+
 @dataclass(slots=True, kw_only=True)
 class _Run:
     """The state of one search.
 
     `pools` are the nodes of every level that are still to be looked at; `taken` bounds those that are being looked at,
-    and `unsettled` the cuts of configurations that are solved but for a gap.
+    and `unsettled` the cuts of configurations that are solved but for a gap. With `first` any plan ends the search.
     """
 
     problem: Problem
     options: SearchOptions
     on_progress: Callable[[Progress], None] | None
+    first: bool = False
     started: float = field(default_factory=perf_counter)
     goal: Goal = field(init=False)
     space: Space = field(init=False)
@@ -125,7 +133,7 @@ class _Run:
     def next_level(self) -> int | None:
         """Return the level to take nodes from; None when nothing that is left can be better than the leaders."""
         heads = [pool.bound for pool in self.pools]
-        if inf > min(heads) <= self.cutoff():
+        if inf > min(heads) <= self.cutoff() and not (self.first and self.leaders):
             levels = [i for i, head in enumerate(heads) if head < inf]
             return min(reversed(levels), key=lambda i: heads[i]) if self.leaders else levels[-1]
         return None

@@ -40,6 +40,8 @@ LEVELS: tuple[tuple[Axis, ...], ...] = (
     (("dp_shard",), ("zero_stage",), ("recompute", "recompute_layers")),
 )
 """The axes of every level, in the order in which they are decided; names of one axis are decided together."""
+SOME = 64
+"""Nodes that are opened together where one configuration is all that is wanted."""
 DEGREES = ("tp", "cp", "pp", "dp_shard")
 DATA_PARALLEL = frozenset({"dp_replicate", "dp_shard"})
 TWO_CHUNKS = ("zb-v", "dualpipe-v")
@@ -69,6 +71,19 @@ class Space:
             known |= frozenset(axis)
             nodes, parents = nodes.take(keep), parents[index[keep]]
         return nodes, parents
+
+    def first(self) -> Batch:
+        """Return one configuration, the first in the order of the axes, or none where there is none."""
+        return self._first_below(self.root(), 0)
+
+    def _first_below(self, nodes: Batch, level: int) -> Batch:
+        if level == len(LEVELS) or not len(nodes):
+            return nodes.take(slice(1))
+        for start in range(0, len(nodes), SOME):
+            found = self._first_below(self.refine(nodes.take(slice(start, start + SOME)), level)[0], level + 1)
+            if len(found):
+                return found
+        return nodes.take(slice(0))
 
     def _decide(self, nodes: Batch, axis: Axis) -> tuple[Batch, Ints]:
         """Return nodes with every value of an axis that leaves a whole number of replicas, and where they are from."""
