@@ -11,7 +11,7 @@ one where it is allowed:
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import product
+from functools import cache
 from math import gcd, prod
 from typing import Any
 
@@ -56,10 +56,16 @@ def count_product(problem: Problem, options: SearchOptions) -> int:
 
 def _every_degrees(problem: Problem, options: SearchOptions) -> Iterator[dict[str, int]]:
     """Yield all tuples of degrees whose product is the number of devices."""
+    tuples: list[tuple[int, ...]] = [()]
     devices = problem.cluster.num_devices
-    values: list[list[Any]]
-    values = [[options.fix[name]] if name in options.fix else _divisors(devices) for name in DEGREES]
-    for degrees in product(*values):
+    for name in DEGREES:
+        tuples = [
+            (*before, degree)
+            for before in tuples
+            for degree in _divisors(devices // prod(before))
+            if options.fix.get(name, degree) == degree
+        ]
+    for degrees in tuples:
         if prod(degrees) == devices:
             yield dict(zip(DEGREES, degrees, strict=True))
 
@@ -127,5 +133,6 @@ def _stands_for_itself(problem: Problem, options: SearchOptions, block: Batch) -
     return keep
 
 
-def _divisors(number: int) -> list[int]:
-    return [each for each in range(1, number + 1) if number % each == 0]
+@cache
+def _divisors(number: int) -> tuple[int, ...]:
+    return tuple(each for each in range(1, number + 1) if number % each == 0)

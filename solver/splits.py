@@ -16,7 +16,8 @@ from math import comb, prod
 import numpy as np
 
 from autoplan.spec import Problem
-from costmodels.batch import RECOMPUTES, Batch, Cuts, Modes
+from costmodels.batch import RECOMPUTES, Batch, Cuts, Ints, Modes
+from costmodels.distinct import distinct
 from solver.options import SearchOptions
 from solver.pins import LayerPins
 
@@ -31,12 +32,18 @@ class Shape:
     tier: int
 
     @classmethod
-    def all_of(cls, batch: Batch) -> list["Shape"]:
-        """Return the shape of every configuration; the schedules of one chunk a rank have the same splits."""
+    def all_of(cls, batch: Batch) -> dict["Shape", Ints]:
+        """Return the shapes of all configurations, in order, and which configurations have each.
+
+        The schedules of one chunk a rank have the same splits.
+        """
         names = np.where(batch.virtual_stages == 1, "", batch.schedule)
-        tiers = [RECOMPUTES.index(mode) for mode in batch.recompute.tolist()]
-        columns = (batch.pp.tolist(), batch.virtual_stages.tolist(), names.tolist(), tiers)
-        return [cls(*each) for each in zip(*columns, strict=True)]
+        kinds, code = np.unique(names, return_inverse=True)
+        tiers = np.select([batch.recompute == mode for mode in RECOMPUTES], range(len(RECOMPUTES)))
+        index, first = distinct(batch.pp, batch.virtual_stages, code, tiers)
+        columns = (batch.pp[first].tolist(), batch.virtual_stages[first].tolist(), kinds[code[first]].tolist())
+        shapes = [cls(*each) for each in zip(*columns, tiers[first].tolist(), strict=True)]
+        return {shape: np.flatnonzero(index == i) for i, shape in sorted(enumerate(shapes), key=lambda pair: pair[1])}
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +135,9 @@ class EverySplit:
             )
             if pinned and held:
                 yield cuts
+
+    def _count_cuts(self, cuts: tuple[int, ...], tier: int) -> int:
+        return prod(self._count_modes(*ends, tier) for ends in pairwise(cuts))
 
     def _kinds(self, first: int, end: int) -> dict[tuple[int, int], list[int]]:
         """Return the layers from `first` up to `end` by kind of block and pinned mode (−1: none), as places."""
