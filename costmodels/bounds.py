@@ -13,8 +13,15 @@ long after its last forward, with m − (p−s) full turns between. So for every
 For m > p these p inequalities have non-negative weights under which every T_s gets the same coefficient, so
 that makespan ≥ (m+p−1)/p·W whatever the cuts. For m ≤ p only: makespan ≥ Σ_{i<s} T_i + m·T_s for every s,
 which is least when all p are equal: W/(1 − (1 − 1/m)^p). In both schedules the last stage gives
-W + (m−1)·T_head, and any stage at least m times its largest unit. Of every other schedule only is used that a rank
-works at least m·W/p, and m times its largest unit, both without what pairs of passes hide.
+W + (m−1)·T_head, and any stage at least m times its largest unit.
+
+After its last backward the first stage reduces its gradients. If a layer's reduction takes at least ρ times its turn,
+that is ρ·(T_0 − E_0) or more, E_0 being what the first stage has beside layers. For ρ ≤ (m−1)/(p−1) the weights of the
+inequalities of gpipe and of 1f1b, m > p, can be moved towards the other stages so that T_0 with this has the same
+coefficient as the others again: makespan and reduction take at least (m+p−1+ρ)/p·W − ρ·E_0 (`_reduced`).
+
+Of every other schedule only is used that a rank works at least m·W/p, and m times its largest unit, both without what
+pairs of passes hide.
 
 Memory: for any weights λ_r ≥ 0 of the ranks with Σ λ_r = 1 the peak is at least Σ_r λ_r·bytes_r, and a layer adds to
 that no less than on the rank, and on the chunk of it with the fewest micro-batches in flight, where it adds least.
@@ -40,8 +47,19 @@ def count_model(model: ModelSpec) -> Floats:
     return np.concatenate([blocks, [1, 1]]).astype(np.float64)
 
 
-def bound_seconds(model: ModelSpec, batch: Batch, costs: StageCosts, *, forced_seconds: Floats | float = 0.0) -> Floats:
-    """Return a lower bound (n,) on the step time; `forced_seconds` are what a micro-batch's way through takes more."""
+def bound_seconds(
+    model: ModelSpec,
+    batch: Batch,
+    costs: StageCosts,
+    *,
+    forced_seconds: Floats | float = 0.0,
+    heaviest_turns: Floats | None = None,
+) -> Floats:
+    """Return a lower bound (n,) on the step time.
+
+    `forced_seconds` (n,) are what recompute adds to a micro-batch's way through the model, and `heaviest_turns` (n, u)
+    the longest that units may take there and back with it.
+    """
     counts = count_model(model)
     paired = among(batch.schedule, OVERLAPPED)[:, None]
     turn = costs.forward_seconds + costs.backward_seconds - costs.hidden_seconds * paired
@@ -55,7 +73,10 @@ def bound_seconds(model: ModelSpec, batch: Batch, costs: StageCosts, *, forced_s
     travel = np.where(costs.send_blocks, 0.0, blocked)
     with np.errstate(divide="ignore"):
         short = work / (1 - (1 - 1 / m) ** p)
-    equal = np.where(gpipe | (m > p), work * (m + p - 1) / p + travel, short)
+    first_stage = turn[:, costs.embedding] + per_stage + np.where(costs.send_blocks, 2 * costs.send_seconds, 0.0)
+    longest = turn if heaviest_turns is None else heaviest_turns
+    share = _reduced(costs.reduce_seconds, longest, counts[: costs.num_blocks], m, p)
+    equal = np.where(gpipe | (m > p), work * (m + p - 1 + share) / p - share * first_stage + travel, short)
     heavy = np.where(gpipe, work + (m - 1) * heaviest + travel, m * heaviest)
     makespan = np.maximum(np.maximum(equal, heavy), work + (m - 1) * head + travel)
     known = gpipe | (batch.schedule == "1f1b")
@@ -65,6 +86,13 @@ def bound_seconds(model: ModelSpec, batch: Batch, costs: StageCosts, *, forced_s
     first = np.where(p == 1, costs.reduce_seconds[:, :-1] @ counts + costs.reduce_seconds[:, costs.stage], first)
     optimizer = costs.optimizer_seconds[:, :-1] @ counts / p
     return ((makespan + first + optimizer) * (1 + costs.jitter) + costs.step_seconds) * ROUNDING
+
+
+def _reduced(reduce: Floats, turn: Floats, counts: Floats, m: Ints, p: Ints) -> Floats:
+    """Return the share ρ (n,) of its turn for which every layer is reduced, as far as the weights can be moved."""
+    blocks = np.flatnonzero(counts > 0)
+    share = (reduce[:, blocks] / np.maximum(turn[:, blocks], 1e-300)).min(axis=1)
+    return np.minimum(share, (m - 1) / np.maximum(p - 1, 1))
 
 
 def bound_bytes(model: ModelSpec, batch: Batch, costs: StageCosts) -> Floats:

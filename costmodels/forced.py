@@ -42,7 +42,9 @@ def bound_tier(
     """
     forced = forced_seconds(model, batch, modes, least, memory_limit=memory_limit)
     fits = np.isfinite(forced)
-    return np.where(fits, bound_seconds(model, batch, least, forced_seconds=np.where(fits, forced, 0.0)), np.inf)
+    forced = np.where(fits, forced, 0.0)
+    turns = modes[-1].forward_seconds + modes[-1].backward_seconds
+    return np.where(fits, bound_seconds(model, batch, least, forced_seconds=forced, heaviest_turns=turns), np.inf)
 
 
 def _least(costs: Sequence[StageCosts], name: str) -> Floats:
