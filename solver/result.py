@@ -54,6 +54,18 @@ class Leader:
 
 
 @value
+class Attempt:
+    """What a search among several gave: the best plan, if any, and the value that no plan has less of.
+
+    `complete` is false when the search was cut short.
+    """
+
+    found: Found | None
+    bound: float
+    complete: bool
+
+
+@value
 class SearchResult:
     """The best plan found, what is proved about it, and its runners-up."""
 

@@ -34,7 +34,7 @@ from solver.bounds import Bounds
 from solver.leaves import solve
 from solver.objectives import Goal, goal_of
 from solver.options import SearchOptions
-from solver.result import Found, Leader, Phase, Progress, SearchResult, rank
+from solver.result import Attempt, Found, Leader, Phase, Progress, SearchResult, rank
 from solver.space import Space
 from solver.stages.windows import ROUNDING
 from solver.tree import Pool
@@ -81,6 +81,14 @@ def find(problem: Problem, options: SearchOptions) -> Found | None:
     return run.leaders[0].found if run.leaders else None
 
 
+def attempt(problem: Problem, options: SearchOptions, *, reach: float = inf) -> Attempt:
+    """Return the best plan whose value is at most `reach`, in the unit of the objective; Ctrl-C is the caller's."""
+    run = _Run(problem=problem, options=replace(options, top=0), on_progress=None, reach=reach)
+    run.explore()
+    found = run.leaders[0].found if run.leaders else None
+    return Attempt(found=found, bound=min(run.lower_bound(), reach), complete=run.stopped is None)
+
+
 def exists(problem: Problem, options: SearchOptions) -> bool:
     """Return whether there is a plan; the search ends with the first one."""
     run = _Run(problem=problem, options=replace(options, top=0), on_progress=None, first=True)
@@ -93,13 +101,15 @@ class _Run:
     """The state of one search.
 
     `pools` are the nodes of every level that are still to be looked at; `taken` bounds those that are being looked at,
-    and `unsettled` the cuts of configurations that are solved but for a gap. With `first` any plan ends the search.
+    and `unsettled` the cuts of configurations that are solved but for a gap. With `first` any plan ends the search; no
+    plan is looked for whose value is above `reach`.
     """
 
     problem: Problem
     options: SearchOptions
     on_progress: Callable[[Progress], None] | None
     first: bool = False
+    reach: float = inf
     started: float = field(default_factory=perf_counter)
     goal: Goal = field(init=False)
     space: Space = field(init=False)
@@ -202,8 +212,8 @@ class _Run:
     def cutoff(self) -> float:
         """Return the value beyond which a configuration cannot enter the leaders any more."""
         if len(self.leaders) <= self.options.top:
-            return inf
-        return self.leaders[-1].value * (1 + ROUNDING)
+            return self.reach
+        return min(self.reach, self.leaders[-1].value * (1 + ROUNDING))
 
     def bound(self) -> float:
         """Return a lower bound on the value of everything that is not solved; inf when all is."""

@@ -5,9 +5,9 @@ from math import inf
 from time import perf_counter
 
 from autoplan.spec import Problem
-from solver.attempt import attempt
 from solver.options import SearchOptions
 from solver.result import Found
+from solver.search import attempt
 
 
 @dataclass(slots=True, kw_only=True)
@@ -20,16 +20,17 @@ class Series:
     left_out: list[str] = field(default_factory=list)
 
     def find(self, problem: Problem, what: str, *, cutoff: float = inf) -> Found | None:
-        """Return the best plan of at most `cutoff` seconds a step, if there is one and it is proved.
+        """Return the fastest plan of at most `cutoff` seconds a step, if there is one and it is proved.
 
         `what` names the search. Once one is cut short the next ones are not begun.
         """
         if self.stopped:
             return None
-        limit = self.options.time_limit_seconds
+        options = replace(self.options, objective="throughput")
+        limit = options.time_limit_seconds
         left = None if limit is None else max(limit - (perf_counter() - self.started), 1e-3)
         try:
-            answer = attempt(problem, replace(self.options, top=0, time_limit_seconds=left), cutoff=cutoff)
+            answer = attempt(problem, replace(options, time_limit_seconds=left), reach=cutoff)
         except KeyboardInterrupt:
             self.stop(f"{what}: interrupted")
             return None

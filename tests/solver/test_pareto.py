@@ -62,13 +62,13 @@ def test_few_points_are_on_the_front_and_end_near_the_leanest():
 def test_pipelines_too_need_ever_less_and_take_ever_longer():
     problem = make_problem(model=make_model(layers=6), cluster=make_cluster(memory=12 * GIB), seq_len=4096)
     seen = []
-    front = memory_front(problem, SearchOptions(fix={"pp": 2}), most=6, on_point=seen.append)
+    front = memory_front(problem, SearchOptions(fix={"pp": 2, "cp": 1, "schedule": "1f1b"}), most=6, on_point=seen.append)
     assert list(front.points) == seen
     for faster, leaner in zip(front.points, front.points[1:], strict=False):
         assert faster.step_seconds < leaner.step_seconds
         assert faster.peak_memory_bytes > leaner.peak_memory_bytes
         assert len(leaner.cuts) == 3
-    best = find(problem, SearchOptions(fix={"pp": 2}))
+    best = find(problem, SearchOptions(fix={"pp": 2, "cp": 1, "schedule": "1f1b"}))
     assert front.points[0].step_seconds == best.step_seconds
 
 
@@ -140,7 +140,7 @@ def test_ctrl_c_keeps_the_points_that_are_there(monkeypatch):
 
 
 def test_of_equally_good_points_one_stays():
-    front = memory_front(make_problem(), SearchOptions(), most=1)
+    front = memory_front(make_problem(), SearchOptions(fix=ONE_STAGE), most=1)
     point = front.points[0]
     slower = replace(point, step_seconds=2 * point.step_seconds)
     cheaper = replace(slower, cost=point.cost / 2)

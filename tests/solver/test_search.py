@@ -14,7 +14,7 @@ from autoplan.errors import NoPlanError
 from costmodels.estimate import evaluate
 from solver.options import SearchOptions
 from solver.result import simplicity
-from solver.search import find, search
+from solver.search import attempt, find, search
 from solver.space import enumerate_space
 from tests.solver.problems import make_cluster, make_model, make_problem
 from tests.solver.stages.test_best import every_cut
@@ -197,3 +197,21 @@ def test_control_c_in_a_process_of_its_own_gives_an_answer():
     )
     assert run.returncode == 0, run.stderr
     assert run.stdout.strip() in {"feasible", "optimal"}
+
+
+def test_an_attempt_finds_no_plan_above_its_reach():
+    problem = make_problem()
+    best = find(problem, SearchOptions())
+    whole = attempt(problem, SearchOptions())
+    assert (whole.found, whole.complete) == (best, True)
+    assert whole.bound == pytest.approx(best.step_seconds)
+    assert attempt(problem, SearchOptions(), reach=best.step_seconds * (1 + 1e-6)).found == best
+    below = attempt(problem, SearchOptions(), reach=best.step_seconds * 0.99)
+    assert (below.found, below.complete) == (None, True)
+    assert below.bound == best.step_seconds * 0.99
+
+
+def test_an_attempt_that_is_cut_short_says_so():
+    cut = attempt(make_problem(), SearchOptions(time_limit_seconds=1e-9))
+    assert (cut.found, cut.complete) == (None, False)
+    assert cut.bound >= 0
