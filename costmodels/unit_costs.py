@@ -116,6 +116,7 @@ def alike_units(batch: Batch) -> tuple[Ints, Ints]:
         batch.ep,
         batch.etp,
         batch.cp_method == "ulysses",
+        batch.cp_method == "allgather",
         batch.sequence_parallel,
         batch.zero_stage,
         batch.micro_batch,

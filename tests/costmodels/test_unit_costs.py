@@ -120,3 +120,14 @@ def test_costs_are_the_same_wherever_a_configuration_stands():
         alone = evaluate(problem, batch.take(slice(i, i + 1)))
         assert alone.step_seconds[0] == pytest.approx(together.step_seconds[i], rel=1e-12)
         assert alone.peak_memory_bytes[0] == pytest.approx(together.peak_memory_bytes[i], rel=1e-12)
+
+
+@pytest.mark.parametrize("name", sorted(families()))
+def test_what_costs_together_costs_the_same_alone(name):
+    """Work that many configurations share is done once for all of them; it must be the work of each."""
+    problem, batch = draw(name, 400)
+    together = evaluate(problem, batch.take(np.repeat(np.arange(len(batch)), 2)))
+    for i in range(0, len(batch), 7):
+        alone = evaluate(problem, batch.take(np.array([i])))
+        assert together.step_seconds[2 * i] == pytest.approx(alone.step_seconds[0], rel=1e-12)
+        assert together.peak_memory_bytes[2 * i] == pytest.approx(alone.peak_memory_bytes[0], rel=1e-12)
