@@ -16,11 +16,12 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from autoplan.spec import Configuration, Problem
+from autoplan.spec import Configuration, Plan, Problem
 from autoplan.spec.value import value
 from costmodels.arrays import combine
-from costmodels.batch import Batch, Bools, Floats
+from costmodels.batch import RECOMPUTES, Batch, Bools, Floats
 from costmodels.estimate import estimate
+from solver.assemble import plan_cuts
 from solver.candidates import count_product, every_configuration
 from solver.exhaustive import Leaders, best_of, cost_all, cost_one
 from solver.objectives import Goal, goal_of
@@ -189,6 +190,22 @@ def _missed_alternatives(least: Floats, result: SearchResult, *, top: int) -> It
         if not np.isclose(said, by, rtol=2 * ROUNDING, atol=0.0):
             yield f"runner-up {place} takes {said!r} seconds, the configuration in that place {float(by)!r}"
             return
+
+
+def result_of(plan: Plan) -> SearchResult:
+    """Return what a plan says of the search that found it."""
+    assert plan.search is not None, "the plan of one configuration was not searched for"
+    return SearchResult(
+        best=Found(
+            configuration=plan.configuration,
+            cuts=plan_cuts(plan),
+            layers=tuple(RECOMPUTES.index(layer.recompute) for layer in plan.layers),
+            step_seconds=plan.estimate.step_seconds,
+            peak_memory_bytes=plan.estimate.peak_memory_bytes,
+        ),
+        search=plan.search,
+        alternatives=plan.alternatives,
+    )
 
 
 def describe(found: Found) -> str:
