@@ -16,7 +16,8 @@ from autoplan.errors import ConfigurationError
 from autoplan.spec import Configuration, CpMethod, Recompute, Schedule
 from autoplan.spec.plan import Objective
 from autoplan.spec.value import LARGEST_SIZE, NonNegative, Positive, value
-from solver.pins import MODES, LayerPins, PinValue, is_layer_pin
+from costmodels.batch import RECOMPUTES
+from solver.pins import LayerPins, PinValue, is_layer_pin
 
 Solver = Literal["dp", "milp", "cp-sat"]
 
@@ -158,9 +159,9 @@ def _check_together(fix: Mapping[str, PinValue], pins: LayerPins) -> None:
         raise ConfigurationError(
             "layers are pinned one by one: leave recompute_layers out", where="--fix recompute_layers"
         )
-    most = fix.get("recompute", MODES[-1])
-    if most in MODES and pins.heaviest > MODES.index(str(most)):
-        message = f"a layer is pinned to recompute {MODES[pins.heaviest]}, which is more than any layer may repeat"
+    most = fix.get("recompute", RECOMPUTES[-1])
+    if most in RECOMPUTES and pins.heaviest > RECOMPUTES.index(str(most)):
+        message = f"a layer is pinned to recompute {RECOMPUTES[pins.heaviest]}, which is more than any layer may repeat"
         raise ConfigurationError(message, where=f"--fix recompute={most}")
     stages, chunks = fix.get("pp"), fix.get("virtual_stages", 1)
     if isinstance(stages, int) and max(pins.stages, default=0) >= stages:

@@ -7,7 +7,7 @@
 
 such as ``layers[0:4].recompute=full``, ``stages[0].layers=10`` and ``cuts=0,20,40,60,80``. Layers and ranks count from
 0. What contradicts itself is refused where it is read; what contradicts the model where options and problem meet
-(`require_pins`). A configuration that cannot keep the pins is not in the space (`LayerPins.allows`).
+(`require_pins`). A configuration that cannot keep the pins is not in the space.
 """
 
 import re
@@ -20,11 +20,9 @@ import numpy as np
 
 from autoplan.errors import ConfigurationError
 from autoplan.spec.value import LARGEST_SIZE
-from costmodels.batch import Bools
+from costmodels.batch import RECOMPUTES, Bools
 
 PinValue = int | str | bool
-MODES = ("none", "selective", "full")
-"""What a layer may repeat, by its code: places in ascending order of what is repeated."""
 FORMS = "layers[FIRST:END].recompute=MODE, layers[N].recompute=MODE, stages[N].layers=COUNT or cuts=0,…,LAYERS"
 
 _NAME = re.compile(r"layers\[(-?\d+)(?::(-?\d+))?\]\.recompute|stages\[(-?\d+)\]\.layers|cuts", re.ASCII)
@@ -35,7 +33,8 @@ _STARTS = ("layers", "stages", "cuts")
 class LayerPins:
     """What is pinned of layers and stages.
 
-    `modes` maps layers to codes of `MODES`, `stages` pipeline ranks to numbers of layers; `cuts` are all boundaries.
+    `modes` maps layers to places in `RECOMPUTES`, `stages` pipeline ranks to numbers of layers; `cuts` are all
+    boundaries.
     """
 
     modes: dict[int, int]
@@ -69,23 +68,30 @@ class LayerPins:
 
     @property
     def heaviest(self) -> int:
-        """The code of the most that a pinned layer repeats."""
+        """The most that a pinned layer repeats, as a place in `RECOMPUTES`."""
         return max(self.modes.values(), default=0)
 
-    def allows(self, configurations: Any) -> Bools:
-        """Return which configurations (n,) can keep the pins: number of chunks and stages, and recompute.
-
-        With several chunks a rank all layers are alike.
-        """
+    def allows_chunks(self, configurations: Any, num_layers: int) -> Bools:
+        """Return which configurations (n,) have as many stages and chunks as the pins need, and layers for them."""
         pp, chunks = configurations.pp, configurations.virtual_stages
-        keep: Bools = pp > max(self.stages, default=-1)
-        if self.cuts is not None:
-            empty = any(first == end for first, end in pairwise(self.cuts))
-            keep &= (pp * chunks == len(self.cuts) - 1) & (chunks > int(empty))
-        if self.modes:
-            tier = np.select([configurations.recompute == mode for mode in MODES], range(len(MODES)))
-            alike = tier == (self.heaviest if len(set(self.modes.values())) == 1 else -1)
-            keep &= np.where(chunks == 1, tier >= self.heaviest, alike)
+        others, left = pp - len(self.stages), num_layers - sum(self.stages.values())
+        keep: Bools = (pp > max(self.stages, default=-1)) & np.where(
+            others > 0, left >= others * (chunks == 1), left == 0
+        )
+        if self.cuts is None:
+            return keep if self.stages else np.ones_like(keep)
+        empty = any(first == end for first, end in pairwise(self.cuts))
+        keep = (pp * chunks == len(self.cuts) - 1) & (chunks > int(empty))
+        return keep
+
+    def allows_modes(self, configurations: Any) -> Bools:
+        """Return which configurations (n,) allow layers what they are pinned to; of several chunks all are alike."""
+        chunks = configurations.virtual_stages
+        if not self.modes:
+            return np.ones(np.shape(chunks), dtype=np.bool_)
+        tier = np.select([configurations.recompute == mode for mode in RECOMPUTES], range(len(RECOMPUTES)))
+        alike = tier == (self.heaviest if len(set(self.modes.values())) == 1 else -1)
+        keep: Bools = np.where(chunks == 1, tier >= self.heaviest, alike)
         return keep
 
     def allows_cuts(self, cuts: tuple[int, ...], ranks: tuple[int, ...]) -> bool:
@@ -155,10 +161,10 @@ def _read_layers(first: str, end: str | None, pinned: PinValue, *, known: dict[i
     stop = start + 1 if end is None else _read_place(end, where=where)
     if stop <= start:
         raise ConfigurationError(f"no layers from {start} up to {stop}: the second number is the larger", where=where)
-    if pinned not in MODES:
-        raise ConfigurationError(f"recompute is one of {', '.join(MODES)}", where=where)
+    if pinned not in RECOMPUTES:
+        raise ConfigurationError(f"recompute is one of {', '.join(RECOMPUTES)}", where=where)
     layers = range(start, stop)
     twice = [layer for layer in layers if layer in known]
     if twice:
         raise ConfigurationError(f"layer {twice[0]} is pinned twice", where=where)
-    return dict.fromkeys(layers, MODES.index(str(pinned)))
+    return dict.fromkeys(layers, RECOMPUTES.index(str(pinned)))

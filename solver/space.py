@@ -32,6 +32,7 @@ from autoplan.spec.rules import RULES
 from autoplan.spec.valid_rules import ENDS
 from costmodels.batch import Batch, Bools, Ints, even_cuts
 from solver.options import CHOICES, OPERATORS, SEARCHED, Condition, SearchOptions
+from solver.pins import LayerPins
 
 Axis = tuple[str, ...]
 LEVELS: tuple[tuple[Axis, ...], ...] = (
@@ -110,6 +111,9 @@ class Space:
             keep &= (nodes.cp > 1) | (nodes.cp_method == _DEFAULT.cp_method)
         if "schedule" in known - before:
             keep &= self._is_canonical(nodes)
+            keep &= self._pins.allows_chunks(nodes, self.problem.model.num_layers)
+        if "recompute" in known - before:
+            keep &= self._pins.allows_modes(nodes)
         return keep
 
     def _allows(self, name: str, values: Any) -> Bools:
@@ -134,6 +138,10 @@ class Space:
     @cached_property
     def _conditions(self) -> tuple[Condition, ...]:
         return tuple(map(Condition.parse, self.options.forbid))
+
+    @cached_property
+    def _pins(self) -> LayerPins:
+        return LayerPins.parse(self.options.pins)
 
     @cached_property
     def _rules(self) -> tuple[tuple[Rule, frozenset[str]], ...]:

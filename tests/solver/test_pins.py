@@ -87,14 +87,24 @@ def test_cuts_say_how_many_chunks_there_are():
     batch = configurations(
         Configuration(pp=2), Configuration(pp=4), Configuration(pp=2, virtual_stages=2, schedule="interleaved")
     )
-    assert LayerPins.parse({"cuts": "0,4,8"}).allows(batch).tolist() == [True, False, False]
-    assert LayerPins.parse({"cuts": "0,2,4,6,8"}).allows(batch).tolist() == [False, True, True]
-    assert LayerPins.parse({"cuts": "0,0,4,6,8"}).allows(batch).tolist() == [False, False, True]
+    assert LayerPins.parse({"cuts": "0,4,8"}).allows_chunks(batch, 8).tolist() == [True, False, False]
+    assert LayerPins.parse({"cuts": "0,2,4,6,8"}).allows_chunks(batch, 8).tolist() == [False, True, True]
+    assert LayerPins.parse({"cuts": "0,0,4,6,8"}).allows_chunks(batch, 8).tolist() == [False, False, True]
 
 
 def test_a_pinned_stage_exists():
     batch = configurations(Configuration(), Configuration(pp=2), Configuration(pp=4))
-    assert LayerPins.parse({"stages[1].layers": "3"}).allows(batch).tolist() == [False, True, True]
+    assert LayerPins.parse({"stages[1].layers": "3"}).allows_chunks(batch, 8).tolist() == [False, True, True]
+
+
+def test_the_other_stages_have_layers_too():
+    chunks = Configuration(pp=4, virtual_stages=2, schedule="interleaved")
+    batch = configurations(Configuration(), Configuration(pp=2), Configuration(pp=4), chunks)
+    assert LayerPins.parse({"stages[0].layers": "8"}).allows_chunks(batch, 8).tolist() == [True, False, False, True]
+    assert LayerPins.parse({"stages[0].layers": "7"}).allows_chunks(batch, 8).tolist() == [False, True, False, True]
+    both = LayerPins.parse({"stages[0].layers": "5", "stages[1].layers": "2"})
+    assert both.allows_chunks(batch, 8).tolist() == [False, False, False, True]
+    assert LayerPins.parse({}).allows_chunks(batch, 8).tolist() == [True] * 4
 
 
 def test_pinned_layers_need_a_recompute_that_allows_them():
@@ -105,11 +115,11 @@ def test_pinned_layers_need_a_recompute_that_allows_them():
     ]
     batch = configurations(*tiers, *chunks)
     some = LayerPins.parse({"layers[0:4].recompute": "selective"})
-    assert some.allows(batch).tolist() == [False, True, True, False, True, False]
+    assert some.allows_modes(batch).tolist() == [False, True, True, False, True, False]
     mixed = LayerPins.parse({"layers[0].recompute": "none", "layers[1].recompute": "full"})
-    assert mixed.allows(batch).tolist() == [False, False, True, False, False, False]
+    assert mixed.allows_modes(batch).tolist() == [False, False, True, False, False, False]
     none = LayerPins.parse({"layers[0].recompute": "none"})
-    assert none.allows(batch).tolist() == [True, True, True, True, False, False]
+    assert none.allows_modes(batch).tolist() == [True, True, True, True, False, False]
 
 
 def test_a_rank_has_the_layers_of_all_its_chunks():
