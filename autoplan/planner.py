@@ -1,14 +1,16 @@
-"""The public functions: `plan` and `estimate`, from what a user has at hand to a `Plan` or an `Estimate`.
+"""The public functions: from what a user has at hand to a `Plan`, an `Estimate` or a `Front` of plans.
 
 Models and clusters are given as values, as JSON objects, or as the text that a command line takes (a path, a
-preset name, a shorthand). Everything is checked here once, before the search starts.
+preset name, a shorthand). Everything is checked here once, before the search starts. `plan` and `estimate` take all of
+it; `plan_best` and `front` take problems that `make_problem` made.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from math import inf
 from pathlib import Path
 from typing import Any, get_args
 
-from autoplan.errors import ClusterError, CoefficientsError, ProfileError, WorkloadError
+from autoplan.errors import ClusterError, CoefficientsError, ConfigurationError, ProfileError, WorkloadError
 from autoplan.readers import load_cluster, load_model, load_profile, parse_cluster, parse_model
 from autoplan.readers.stacks import load_stack
 from autoplan.spec import (
@@ -33,11 +35,15 @@ from costmodels.coefficients import Coefficients
 from costmodels.coefficients_file import load_coefficients
 from costmodels.estimate import estimate as estimate_configuration
 from solver.assemble import assemble
+from solver.choice import Choice, choose, choose_fewest
+from solver.front import Axis, Front
 from solver.options import SearchOptions
+from solver.pareto import MOST_POINTS, OnPoint, cost_front, memory_front
+from solver.pins import LayerPins, require_pins
 from solver.result import Progress
 from solver.search import search
 
-__all__ = ["estimate", "load_cluster", "load_model", "make_problem", "plan"]
+__all__ = ["estimate", "front", "load_cluster", "load_model", "make_problem", "plan", "plan_best"]
 
 ModelArgument = ModelSpec | dict[str, Any] | str | Path
 ClusterArgument = Cluster | dict[str, Any] | str | Path
@@ -61,7 +67,7 @@ def plan(
     optimizer_plan: OptimizerPlan | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Plan:
-    """Return the fastest plan that fits.
+    """Return the plan that fits and has least of the options' objective, by default the fastest.
 
     `cluster` may be None when a profile is given: it is then the measured one. `optimizer_plan` sets learning
     rate, warm-up and clipping (`solver.assemble.default_optimizer` makes one). `stack` is the software whose speed is
@@ -80,18 +86,65 @@ def plan(
         coefficients=coefficients,
         stack=stack,
     )
-    result = search(problem, options or SearchOptions(), on_progress=on_progress)
-    best = result.best
+    return plan_best([problem], options=options, optimizer_plan=optimizer_plan, on_progress=on_progress)
+
+
+def plan_best(
+    problems: Sequence[Problem],
+    *,
+    options: SearchOptions | None = None,
+    tokens_per_second: float | None = None,
+    optimizer_plan: OptimizerPlan | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Plan:
+    """Return the best plan of one problem, or of several that differ in their clusters; its search notes the others.
+
+    With `tokens_per_second` there is one problem, and the plan is for the smallest part of its cluster that trains so
+    fast. Raises InputError for options that contradict the model, and NoPlanError when there is no plan.
+    """
+    chosen = options or SearchOptions()
+    _check_options(chosen, problems)
+    if tokens_per_second is None:
+        choice = choose(problems, chosen, on_progress=on_progress)
+    else:
+        choice = _choose_fewest(problems, chosen, tokens_per_second, on_progress)
+    best = choice.result.best
     return assemble(
-        problem,
+        choice.problem,
         best.configuration,
         best.cuts,
         recompute=best.recompute,
-        estimate=estimate_configuration(problem, best.configuration, best.cuts, layers=best.layers),
+        estimate=estimate_configuration(choice.problem, best.configuration, best.cuts, layers=best.layers),
         optimizer=optimizer_plan,
-        search=result.search,
-        alternatives=result.alternatives,
+        search=choice.result.search,
+        alternatives=choice.result.alternatives,
     )
+
+
+def front(
+    problems: Sequence[Problem],
+    *,
+    axis: Axis,
+    options: SearchOptions | None = None,
+    most_points: int = MOST_POINTS,
+    on_point: OnPoint | None = None,
+) -> Front:
+    """Return the front of step time against memory, on one cluster, or cost, over several clusters and parts of them.
+
+    The front against memory has about `most_points` points. Raises InputError for options that contradict the model,
+    and NoPlanError, with remedies, when no plan fits.
+    """
+    chosen = options or SearchOptions()
+    _check_options(chosen, problems)
+    if axis == "memory" and len(problems) > 1:
+        raise ClusterError("step time is weighed against memory on one cluster", where="--cluster")
+    if axis == "memory":
+        found = memory_front(problems[0], chosen, most=most_points, on_point=on_point)
+    else:
+        found = cost_front(problems, chosen, on_point=on_point)
+    if not found.points:
+        search(problems[0], chosen)  # says why
+    return found
 
 
 def estimate(
@@ -155,6 +208,28 @@ def make_problem(
     software = load_stack(stack) if isinstance(stack, str) else stack
     problem = Problem(model=spec, cluster=described, workload=workload, profile=measured, stack=software)
     return with_coefficients(problem, _read_coefficients(coefficients, profile=measured))
+
+
+def _check_options(options: SearchOptions, problems: Sequence[Problem]) -> None:
+    require_pins(LayerPins.parse(options.pins), problems[0].model.num_layers)
+    if options.pins:
+        raise ConfigurationError("layers and stages cannot be pinned yet", where=f"--fix {next(iter(options.pins))}")
+
+
+def _choose_fewest(
+    problems: Sequence[Problem],
+    options: SearchOptions,
+    tokens_per_second: float,
+    on_progress: Callable[[Progress], None] | None,
+) -> Choice:
+    where = "--target-tokens-per-second"
+    if not 0 < tokens_per_second < inf:
+        raise WorkloadError(f"{tokens_per_second} tokens a second: must be more than 0", where=where)
+    if len(problems) > 1:
+        raise ClusterError("the fewest devices are looked for in one cluster", where=where)
+    if options.objective != "throughput":
+        raise WorkloadError(f"asks for speed: leave --objective {options.objective} out", where=where)
+    return choose_fewest(problems[0], options, tokens_per_second=tokens_per_second, on_progress=on_progress)
 
 
 def _read_model(model: ModelArgument) -> ModelSpec:

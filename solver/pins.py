@@ -81,8 +81,8 @@ class LayerPins:
         if self.cuts is None:
             return keep if self.stages else np.ones_like(keep)
         empty = any(first == end for first, end in pairwise(self.cuts))
-        keep = (pp * chunks == len(self.cuts) - 1) & (chunks > int(empty))
-        return keep
+        as_many: Bools = (pp * chunks == len(self.cuts) - 1) & (chunks > int(empty))
+        return as_many
 
     def allows_modes(self, configurations: Any) -> Bools:
         """Return which configurations (n,) allow layers what they are pinned to; of several chunks all are alike."""

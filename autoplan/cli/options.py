@@ -25,6 +25,16 @@ ClusterOption = Annotated[
         show_default=False,
     ),
 ]
+ClustersOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--cluster",
+        metavar="CLUSTER",
+        help="A cluster file, or DEVICE:NODESxPER_NODE such as h100-80g-sxm:2x8; of several the best is taken. "
+        "Default: the profile's.",
+        show_default=False,
+    ),
+]
 ExcludeNodeOption = Annotated[
     list[int] | None,
     typer.Option(

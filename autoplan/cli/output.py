@@ -73,13 +73,20 @@ def search_progress() -> "Iterator[Callable[[SearchProgress], None]]":
 @contextmanager
 def working(what: str) -> Iterator[None]:
     """Show on stderr what is going on while the block runs; nothing where stderr is no terminal."""
-    if not sys.stderr.isatty():
+    with working_on(what):
         yield
+
+
+@contextmanager
+def working_on(what: str) -> "Iterator[Callable[[str], None]]":
+    """Show on stderr what is going on while the block runs, which may change it; nothing where it is no terminal."""
+    if not sys.stderr.isatty():
+        yield lambda _what: None
         return
     from rich.console import Console
 
-    with Console(stderr=True).status(what):
-        yield
+    with Console(stderr=True).status(what) as status:
+        yield status.update
 
 
 def _describe(progress: "SearchProgress") -> str:

@@ -1,11 +1,13 @@
-"""`autoplan plan`: search for the fastest configuration that fits."""
+"""`autoplan plan`: search for the configuration that fits and is best."""
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from autoplan.cli.options import (
-    ClusterOption,
+    ClustersOption,
     CoefficientsOption,
     GlobalBatchOption,
     JsonOption,
@@ -17,19 +19,31 @@ from autoplan.cli.options import (
     SeqLenOption,
     StackOption,
 )
-from autoplan.cli.output import check_writable, console, say, search_progress, write_text
+from autoplan.cli.output import check_writable, console, say, search_progress, working_on, write_text
 from autoplan.spec import OptimizerKind
+from autoplan.spec.plan import Objective
 
 if TYPE_CHECKING:
+    from autoplan.spec import Problem
     from autoplan.spec.plan import OptimizerPlan
+    from solver.options import SearchOptions
 
 EXAMPLE = "autoplan plan llama-3-8b --cluster h100-80g-sxm:2x8 --global-batch 128 --seq-len 8192 --out plan.json"
+FixOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fix",
+        metavar="NAME=VALUE",
+        help="Only plans with this: tp=8, cuts=0,16,32, stages[0].layers=10 or layers[0:4].recompute=full; "
+        "may be repeated.",
+    ),
+]
 
 
 def command(
     model: ModelArgument,
     *,
-    cluster: ClusterOption = None,
+    cluster: ClustersOption = None,
     global_batch: GlobalBatchOption,
     seq_len: SeqLenOption,
     profile: ProfileOption = None,
@@ -37,10 +51,10 @@ def command(
     optimizer: OptimizerOption = "adamw",
     precision: PrecisionOption = "bf16",
     stack: StackOption = "autoplan",
-    fix: Annotated[
-        list[str] | None,
-        typer.Option("--fix", metavar="NAME=VALUE", help="Only configurations with this value; may be repeated."),
-    ] = None,
+    objective: Annotated[
+        Objective, typer.Option("--objective", help="What the best plan has least of (throughput: time).")
+    ] = "throughput",
+    fix: FixOption = None,
     forbid: Annotated[
         list[str] | None,
         typer.Option("--forbid", metavar="CONDITION", help="No configuration such as 'tp>4'; may be repeated."),
@@ -53,6 +67,17 @@ def command(
         float | None,
         typer.Option("--time-limit", min=0.0, metavar="SECONDS", help="Stop the search then and state the gap."),
     ] = None,
+    pareto: Annotated[
+        Literal["memory", "cost"] | None,
+        typer.Option("--pareto", help="A table of plans instead: step time against memory, or cost over node counts."),
+    ] = None,
+    points: Annotated[int, typer.Option("--points", min=1, max=1000, help="About how many --pareto memory has.")] = 12,
+    target: Annotated[
+        float | None,
+        typer.Option(
+            "--target-tokens-per-second", min=0.0, metavar="RATE", help="The fewest nodes of the cluster for this."
+        ),
+    ] = None,
     lr: Annotated[float | None, typer.Option("--lr", min=1e-12, max=1e3, help="Learning rate after warm-up.")] = None,
     warmup_steps: Annotated[
         int | None,
@@ -64,35 +89,63 @@ def command(
     """Search for the fastest plan that fits, and say what it would cost.
 
     Ctrl-C ends the search: with a plan in hand that plan is given and its gap stated.
+    Several --cluster are compared; --pareto prints a table of plans, of which none is better than another in both.
     """
-    from autoplan import planner
-    from autoplan.cli.render import render_plan
-    from autoplan.spec.codec import to_json
-    from solver.options import SearchOptions, parse_fix
+    from solver.options import SearchOptions, parse_fix, pins_of_fields, pins_of_layers
 
+    pins = parse_fix(fix or [])
     options = SearchOptions(
-        fix=parse_fix(fix or []),
+        fix=pins_of_fields(pins),
+        pins=pins_of_layers(pins),
         forbid=tuple(forbid or ()),
         top=top,
         time_limit_seconds=time_limit,
         runnable_only=runnable_only,
+        objective=objective,
     )
     if out is not None:
         check_writable(out)
+    problems = _make_problems(
+        model,
+        cluster or [None],
+        global_batch=global_batch,
+        seq_len=seq_len,
+        optimizer=optimizer,
+        precision=precision,
+        profile=profile,
+        coefficients=coefficients,
+        stack=stack,
+    )
+    if pareto is not None:
+        _answer_front(problems, pareto, options, points=points, target=target, out=out, as_json=as_json)
+        return
+    settings = _optimizer_plan(optimizer, lr, warmup_steps)
+    _answer_plan(problems, options, settings, target=target, out=out, as_json=as_json)
+
+
+def _make_problems(model: str, clusters: Sequence[str | None], **asked: Any) -> "list[Problem]":
+    from autoplan.planner import load_model, make_problem
+
+    spec = load_model(model)
+    return [make_problem(spec, cluster=cluster, **asked) for cluster in clusters]
+
+
+def _answer_plan(
+    problems: "Sequence[Problem]",
+    options: "SearchOptions",
+    settings: "OptimizerPlan",
+    *,
+    target: float | None,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    from autoplan.cli.render import render_plan
+    from autoplan.planner import plan_best
+    from autoplan.spec.codec import to_json
+
     with search_progress() as show:
-        found = planner.plan(
-            model,
-            cluster=cluster,
-            global_batch=global_batch,
-            seq_len=seq_len,
-            optimizer=optimizer,
-            precision=precision,
-            profile=profile,
-            coefficients=coefficients,
-            stack=stack,
-            options=options,
-            optimizer_plan=_optimizer_plan(optimizer, lr, warmup_steps),
-            on_progress=show,
+        found = plan_best(
+            problems, options=options, tokens_per_second=target, optimizer_plan=settings, on_progress=show
         )
     text = to_json(found)
     if out is not None:
@@ -102,6 +155,43 @@ def command(
         typer.echo(text)
     else:
         render_plan(found, console())
+
+
+def _answer_front(
+    problems: "Sequence[Problem]",
+    axis: Literal["memory", "cost"],
+    options: "SearchOptions",
+    *,
+    points: int,
+    target: float | None,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    from autoplan.cli.fronts import describe_point, render_front
+    from autoplan.errors import ConfigurationError
+    from autoplan.planner import front
+    from autoplan.spec.codec import to_json
+
+    if target is not None:
+        raise ConfigurationError("asks for one plan: leave --pareto out", where="--target-tokens-per-second")
+    if options.objective != "throughput":
+        raise ConfigurationError("--pareto weighs step time: leave it out", where=f"--objective {options.objective}")
+    with working_on("searching") as show:
+        found = front(
+            problems,
+            axis=axis,
+            options=options,
+            most_points=points,
+            on_point=lambda point: show(describe_point(point)),
+        )
+    text = to_json(found)
+    if out is not None:
+        write_text(out, text + "\n")
+        say(f"{len(found.points)} plans written to {out}")
+    if as_json:
+        typer.echo(text)
+    else:
+        render_front(found, console())
 
 
 def _optimizer_plan(optimizer: OptimizerKind, lr: float | None, warmup_steps: int | None) -> "OptimizerPlan":

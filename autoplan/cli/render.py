@@ -6,7 +6,7 @@ from dataclasses import fields
 from textwrap import fill
 from typing import TYPE_CHECKING
 
-from autoplan.spec import AUTOPLAN, Configuration, Estimate, Moe, Plan
+from autoplan.spec import AUTOPLAN, Configuration, Estimate, Plan
 from autoplan.spec.estimate import StageMemory
 from autoplan.spec.tensors import num_parameters
 from autoplan.units import format_bytes, format_count, format_seconds
@@ -61,8 +61,8 @@ def render_plan(plan: Plan, out: "Console") -> None:
             f"search: {search.status}, gap {search.gap:.1%}, {search.explored} configurations costed, "
             f"{search.pruned} ruled out by bounds, {format_seconds(search.seconds)}"
         )
-    if plan.configuration.ep == 1 and any(isinstance(block.feed_forward, Moe) for block in plan.model.blocks):
-        out.print("expert parallelism is not searched: pin it, for example --fix ep=8")
+        for note in search.notes:
+            out.print(note)
     _render_alternatives(plan, out)
     for reason in plan.not_runnable_reasons:
         out.print(f"[yellow]cannot run here:[/yellow] {reason}")

@@ -19,7 +19,7 @@ def test_wrong_pins_name_the_flag(plan_file, autoplan):
 
 
 def test_a_plan_that_was_altered_is_refused(plan_file, autoplan):
-    plan_file.write_text(plan_file.read_text().replace('"global_batch": 64', '"global_batch": 128'))
+    plan_file.write_text(plan_file.read_text().replace('"seq_len": 1024', '"seq_len": 512'))
     answer = autoplan("explain", plan_file)
     assert answer.status == 2
     assert "does not match the content" in answer.err

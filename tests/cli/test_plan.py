@@ -115,3 +115,62 @@ def test_the_documented_summary_is_what_is_printed(autoplan):
     shown = re.search(r"```text\n(llama-3-8b .*?)```", READING.read_text(), re.DOTALL)
     asked = "llama-3-8b --cluster h100-80g-sxm:2x8 --global-batch 128 --seq-len 8192"
     assert without_figures(autoplan("plan", *asked.split()).out) == without_figures(shown[1])
+
+
+def test_the_front_is_one_object_and_a_table(autoplan, asked, tmp_path):
+    some = [*asked, "--fix", "pp=1", "--fix", "cp=1", "--pareto", "memory", "--points", "4"]
+    front = autoplan("plan", *some, "--json", "--out", tmp_path / "front.json").json
+    assert (front["schema"], front["axis"], front["complete"]) == ("autoplan.front/1", "memory", True)
+    assert json.loads((tmp_path / "front.json").read_text()) == front
+    needed = [point["peak_memory_bytes"] for point in front["points"]]
+    assert needed == sorted(needed, reverse=True)
+    text = autoplan("plan", *some).out
+    for word in ("slower by", "peak memory", "cost, USD", "nothing fits within"):
+        assert word in text
+
+
+def test_of_several_clusters_one_is_taken_and_the_others_are_told(autoplan, asked):
+    fix = ["--fix", "pp=1", "--fix", "cp=1"]
+    answer = autoplan("plan", *asked, "--cluster", "a100-80g-sxm:1x8", *fix, "--json").json
+    assert answer["cluster"]["name"] == "h100-80g-sxm:1x8"
+    assert answer["search"]["notes"][0].startswith("a100-80g-sxm:1x8: ")
+    assert "a100-80g-sxm:1x8: " in autoplan("plan", *asked, "--cluster", "a100-80g-sxm:1x8", *fix).out
+    front = autoplan("plan", *asked, "--cluster", "a100-80g-sxm:1x8", *fix, "--pareto", "cost", "--json").json
+    assert front["axis"] == "cost"
+    assert "h100-80g-sxm:1x8" in [point["cluster"] for point in front["points"]]
+
+
+def test_the_fewest_nodes_for_a_rate_are_planned_for(autoplan):
+    some = ["gpt2", "--cluster", "h100-80g-sxm:2x8", "--global-batch", "64", "--seq-len", "1024", "--fix", "pp=1"]
+    plan = autoplan("plan", *some, "--target-tokens-per-second", "1000", "--json").json
+    assert plan["cluster"]["name"] == "h100-80g-sxm:1x8"
+    assert "fewest" in plan["search"]["notes"][0]
+    answer = autoplan("plan", *some, "--target-tokens-per-second", "1e12", "--json")
+    assert answer.status == 3
+    assert answer.json["error"]["remedies"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "where"),
+    [
+        (["--pareto", "memory", "--objective", "memory"], "--objective memory"),
+        (["--pareto", "memory", "--target-tokens-per-second", "5"], "--target-tokens-per-second"),
+        (["--pareto", "memory", "--cluster", "a100-80g-sxm:1x8"], "--cluster"),
+        (["--target-tokens-per-second", "5", "--cluster", "a100-80g-sxm:1x8"], "--target-tokens-per-second"),
+        (["--target-tokens-per-second", "5", "--objective", "energy"], "--target-tokens-per-second"),
+        (["--target-tokens-per-second", "0"], "--target-tokens-per-second"),
+        (["--fix", "layers[4:2].recompute=full"], "--fix layers[4:2].recompute=full"),
+        (["--fix", "layers[40].recompute=full"], "--fix layers[40].recompute"),
+    ],
+)
+def test_options_that_contradict_each_other_name_the_flag(flags, where, autoplan, asked):
+    answer = autoplan("plan", *asked, *flags, "--json")
+    assert answer.status == 2
+    assert answer.json["error"]["where"] == where
+
+
+@pytest.mark.parametrize("objective", ["cost", "energy", "memory"])
+def test_the_objective_is_in_the_plan(objective, autoplan, asked):
+    fix = ["--fix", "pp=1", "--fix", "cp=1", "--objective", objective, "--json"]
+    search = autoplan("plan", *asked, *fix).json["search"]
+    assert (search["objective"], search["status"]) == (objective, "optimal")
