@@ -1,5 +1,6 @@
 """What a search gives: its progress, what it found, and the order in which equals come."""
 
+from collections.abc import Iterable
 from typing import Literal
 
 from autoplan.spec import Configuration, Recompute
@@ -79,6 +80,21 @@ def rank(leader: Leader) -> tuple[float, float, int, tuple[float, ...]]:
     found = leader.found
     value, seconds = (float(f"{number:.10g}") for number in (leader.value, found.step_seconds))
     return (value, seconds, found.peak_memory_bytes, simplicity(found.configuration))
+
+
+def kind_of(found: Found) -> tuple[int | str, ...]:
+    """Return what makes plans distinct: degrees, schedule, micro-batch, and the most that a layer repeats."""
+    c = found.configuration
+    degrees = (c.dp_replicate, c.dp_shard, c.cp, c.tp, c.pp, c.ep, c.etp)
+    return (*degrees, c.schedule, c.virtual_stages, c.micro_batch, max(found.layers))
+
+
+def best_of_each_kind(leaders: Iterable[Leader]) -> list[Leader]:
+    """Return the best leader of every kind, best first."""
+    best: dict[tuple[int | str, ...], Leader] = {}
+    for leader in sorted(leaders, key=rank):
+        best.setdefault(kind_of(leader.found), leader)
+    return list(best.values())
 
 
 def simplicity(c: Configuration) -> tuple[float, ...]:

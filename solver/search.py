@@ -34,17 +34,17 @@ from solver.bounds import Bounds
 from solver.leaves import solve
 from solver.objectives import Goal, goal_of
 from solver.options import SearchOptions
-from solver.result import Attempt, Found, Leader, Phase, Progress, SearchResult, rank
+from solver.result import Attempt, Found, Leader, Phase, Progress, SearchResult, best_of_each_kind
 from solver.space import Space
 from solver.stages.windows import ROUNDING
 from solver.tree import Pool
 
-AT_ONCE = (1024, 8192, 512)
+AT_ONCE = (256, 1024, 8192, 512)
 """Nodes of every level that are taken at a time; of the first ones, until a plan is known, a few."""
-AT_FIRST = (32, 64, 16)
+AT_FIRST = (16, 32, 64, 16)
 NEAR = 0.05
 """Nodes are taken together whose bounds are within this share of the least."""
-CONFIGURATIONS = 2
+CONFIGURATIONS = 3
 """The level whose nodes are configurations."""
 
 
@@ -114,7 +114,7 @@ class _Run:
     goal: Goal = field(init=False)
     space: Space = field(init=False)
     bounds: Bounds = field(init=False)
-    pools: tuple[Pool, ...] = field(default_factory=lambda: (Pool(), Pool(), Pool()))
+    pools: tuple[Pool, ...] = field(default_factory=lambda: (Pool(), Pool(), Pool(), Pool()))
     leaders: list[Leader] = field(default_factory=list)
     explored: int = 0
     pruned: int = 0
@@ -182,25 +182,21 @@ class _Run:
             self.taken = inf
 
     def enter(self, batch: Batch) -> None:
-        """Enter what fits among the leaders, each configuration with its cuts; a configuration comes once."""
+        """Enter what fits among the leaders, the best of every kind; a configuration comes once."""
         evaluation = evaluate(self.problem, batch)
         values = np.where(evaluation.fits, self.goal.value(evaluation), inf)
-        wanted = min(self.options.top, len(values) - 1)
-        reach = min(self.cutoff(), float(np.partition(values, wanted)[wanted]) * (1 + ROUNDING))
-        entered = [
-            Leader(
-                value=float(values[i]),
-                found=Found(
-                    configuration=batch.configuration(i),
-                    cuts=tuple(batch.cuts[i, : int(batch.chunks[i]) + 1].tolist()),
-                    layers=self.layers_of(batch, i),
-                    step_seconds=float(evaluation.step_seconds[i]),
-                    peak_memory_bytes=round(float(evaluation.peak_memory_bytes[i])),
-                ),
+        for i in np.argsort(values, kind="stable").tolist():
+            if not evaluation.fits[i] or values[i] > self.cutoff():
+                break
+            found = Found(
+                configuration=batch.configuration(i),
+                cuts=tuple(batch.cuts[i, : int(batch.chunks[i]) + 1].tolist()),
+                layers=self.layers_of(batch, i),
+                step_seconds=float(evaluation.step_seconds[i]),
+                peak_memory_bytes=round(float(evaluation.peak_memory_bytes[i])),
             )
-            for i in np.flatnonzero(evaluation.fits & (values <= reach)).tolist()
-        ]
-        self.leaders = sorted([*self.leaders, *entered], key=rank)[: self.options.top + 1]
+            leaders = [*self.leaders, Leader(value=float(values[i]), found=found)]
+            self.leaders = best_of_each_kind(leaders)[: self.options.top + 1]
 
     def layers_of(self, batch: Batch, i: int) -> tuple[int, ...]:
         """Return what the layers of configuration i repeat, as places in `RECOMPUTES`."""

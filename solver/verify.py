@@ -5,7 +5,8 @@ by block. The certificate of a search holds when
 
 - its best plan is in the space, fits, and costs what `evaluate` and the event simulation say;
 - its lower bound is not above the best that fits;
-- where it says `optimal`, nothing that fits is better, and the runners-up are the next best configurations;
+- where it says `optimal`, nothing that fits is better, and the runners-up are the best of the next best kinds
+  (`solver.result.kind_of`);
 - where it found nothing, nothing fits.
 
 Better means by more than rounding: sums are taken in other orders in the search than here.
@@ -19,14 +20,14 @@ import numpy as np
 from autoplan.spec import Configuration, Plan, Problem
 from autoplan.spec.value import value
 from costmodels.arrays import combine
-from costmodels.batch import RECOMPUTES, Batch, Bools, Floats
+from costmodels.batch import RECOMPUTES, Batch, Bools
 from costmodels.estimate import estimate
 from solver.assemble import plan_cuts
 from solver.candidates import count_product, every_configuration
 from solver.exhaustive import Leaders, best_of, cost_all, cost_one
 from solver.objectives import Goal, goal_of
 from solver.options import SearchOptions
-from solver.result import Found, SearchResult
+from solver.result import Found, SearchResult, kind_of
 from solver.splits import EverySplit, Shape
 from solver.stages.windows import ROUNDING
 
@@ -159,7 +160,8 @@ def _complaints(
     if claimed > least[0] * (1 + ROUNDING):
         yield f"called optimal with {claimed!r}, but this has {float(least[0])!r}: {describe(best)}"
     if goal.minimises == "time" and not goal.per_busy_second:
-        yield from _missed_alternatives(least[np.isfinite(least)] / goal.per_second, result, top=space.options.top)
+        meant = [value / goal.per_second for value in _best_kinds(leaders, space.options.top + 1)]
+        yield from _missed_alternatives(meant, result)
 
 
 def _false_claims(space: _Space, found: Found) -> Iterator[str]:
@@ -180,15 +182,27 @@ def _false_claims(space: _Space, found: Found) -> Iterator[str]:
             yield f"the {name} of the plan is {by!r}, not {said!r}"
 
 
-def _missed_alternatives(least: Floats, result: SearchResult, *, top: int) -> Iterator[str]:
-    """Yield where runners-up are not the next best; `least` are the seconds, ascending, of configurations that fit."""
+def _best_kinds(leaders: Sequence[Leaders], most: int) -> list[float]:
+    """Return the least values of up to `most` kinds of plans that fit, ascending."""
+    places = [
+        (each.least[i], k, i) for k, each in enumerate(leaders) for i in np.flatnonzero(each.least < np.inf).tolist()
+    ]
+    kinds: dict[tuple[int | str, ...], float] = {}
+    for least, k, i in sorted(places):
+        kinds.setdefault(kind_of(leaders[k].found(i)), float(least))
+        if len(kinds) == most:
+            break
+    return list(kinds.values())
+
+
+def _missed_alternatives(meant: Sequence[float], result: SearchResult) -> Iterator[str]:
+    """Yield where the plan and its runners-up do not take the seconds that the best kinds are `meant` to take."""
     listed = [result.best.step_seconds, *(each.step_seconds for each in result.alternatives)]
-    meant = least[: top + 1]
     if len(listed) != len(meant):
-        yield f"{len(listed) - 1} runners-up are listed, of {len(least) - 1} at most {top} are wanted"
+        yield f"{len(listed) - 1} runners-up are listed, {len(meant) - 1} are wanted"
     for place, (said, by) in enumerate(zip(listed, meant, strict=False)):
         if not np.isclose(said, by, rtol=2 * ROUNDING, atol=0.0):
-            yield f"runner-up {place} takes {said!r} seconds, the configuration in that place {float(by)!r}"
+            yield f"runner-up {place} takes {said!r} seconds, the kind in that place {by!r}"
             return
 
 
