@@ -1,6 +1,7 @@
 """What no configuration below a node of the space can beat, level by level.
 
-- sizes decided: the work of all micro-batches over all ranks, and one micro-batch's way through the model
+- the batch on a rank decided: the model's FLOPs at the devices' peaks (`costmodels.ideal.ideal_seconds`);
+- experts decided: the work of all micro-batches over all ranks, and one micro-batch's way through the model
   (`costmodels.least_costs.least_seconds`);
 - pipelines decided: what the schedule and the cuts cannot avoid, with the recompute that memory forces, however data
   parallelism is sharded (`costmodels.least_costs.least_costs`, `costmodels.forced.bound_tier`);
@@ -21,8 +22,10 @@ from costmodels.batch import RECOMPUTES, Batch, Floats
 from costmodels.bounds import bound_bytes
 from costmodels.estimate import memory_limit, stage_costs
 from costmodels.forced import bound_tier, least_of
+from costmodels.ideal import ideal_seconds
 from costmodels.least_costs import least_busy_seconds, least_costs, least_seconds
 from costmodels.stage_costs import StageCosts
+from costmodels.zone_bounds import bound_zones
 from solver.objectives import Goal
 
 
@@ -38,7 +41,8 @@ class Bounds:
         """Return the bounds (n,) of nodes whose axes are decided up to and with `level`."""
         if not len(nodes):
             return np.zeros(0)
-        return (self._of_sizes, self._of_pipelines, self._of_configurations)[level](nodes)
+        levels = (self._of_batches, self._of_sizes, self._of_pipelines, self._of_configurations)
+        return levels[level](nodes)
 
     def value(self, nodes: Batch, seconds: Floats, least: StageCosts | None = None) -> Floats:
         """Return what no plan below the nodes has less of, from bounds of its step time and what stages cost at least.
@@ -48,6 +52,9 @@ class Bounds:
         needed = bound_bytes(self.problem.model, nodes, least) if self.goal.per_byte and least is not None else 0.0
         busy = least_busy_seconds(self.problem, nodes) if self.goal.per_busy_second else 0.0
         return self.goal.bound(seconds, busy_seconds=busy, memory_bytes=needed)
+
+    def _of_batches(self, nodes: Batch) -> Floats:
+        return self.value(nodes, ideal_seconds(self.problem, nodes))
 
     def _of_sizes(self, nodes: Batch) -> Floats:
         return self.value(nodes, least_seconds(self.problem, nodes))
@@ -65,8 +72,11 @@ class Bounds:
         return self._of_modes(nodes, [stage_costs(self.problem, nodes)])
 
     def _of_modes(self, nodes: Batch, modes: Sequence[StageCosts]) -> Floats:
-        least, limit = least_of(modes, modes), memory_limit(self.problem)
-        return self.value(nodes, bound_tier(self.problem.model, nodes, modes, least, memory_limit=limit), least)
+        """Bound costs by what units cost at least on any zone, and by where they can go in a mixed cluster."""
+        model, each = self.problem.model, [costs.least_of_zones() for costs in modes]
+        least = least_of(each, each)
+        seconds = bound_tier(model, nodes, each, least, memory_limit=memory_limit(self.problem))
+        return self.value(nodes, np.maximum(seconds, bound_zones(model, nodes, modes)), least)
 
 
 def _in_each(nodes: Batch, modes: Sequence[Any]) -> Batch:

@@ -2,7 +2,8 @@
 
 The space is the product of
 
-- sizes of the work: tp, cp with its method, sequence_parallel, ep, etp, micro_batch;
+- the batch on a rank: tp, cp with its method, sequence_parallel, micro_batch;
+- experts: ep, etp;
 - pipelines: pp, schedule and virtual_stages;
 - sharding: dp_shard (dp_replicate is what is left of the devices), zero_stage; and recompute, the most that any layer
   may repeat,
@@ -36,7 +37,8 @@ from solver.pins import LayerPins
 
 Axis = tuple[str, ...]
 LEVELS: tuple[tuple[Axis, ...], ...] = (
-    (("tp",), ("cp",), ("cp_method",), ("sequence_parallel",), ("ep",), ("etp",), ("micro_batch",)),
+    (("tp",), ("cp",), ("cp_method",), ("sequence_parallel",), ("micro_batch",)),
+    (("ep",), ("etp",)),
     (("pp",), ("schedule", "virtual_stages")),
     (("dp_shard",), ("zero_stage",), ("recompute", "recompute_layers")),
 )
