@@ -5,7 +5,7 @@ from benchmarks.configurations import draw_configurations
 from costmodels.ideal import ideal_seconds
 from costmodels.least_costs import least_seconds
 from tests.solver.problems import make_cluster, make_model, make_problem, make_profile
-from tests.tiny_models import latent_like, hybrid_like, moe_like
+from tests.tiny_models import hybrid_like, latent_like, moe_like
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp32"])
