@@ -1,10 +1,12 @@
 """What an estimate takes for granted, and what it leaves out, in sentences for people."""
 
 from autoplan.spec import Attention, Problem
+from autoplan.spec.arrangement import is_mixed
 from costmodels.batch import Batch
 from costmodels.calibrated import hash_coefficients
 from costmodels.matmul import MeasuredMatmul
 from costmodels.resolved import Resolved
+from costmodels.zones import Zones
 
 NOT_MODELLED = (
     "data loading, checkpoints, telemetry and jitter between ranks",
@@ -15,10 +17,10 @@ NOT_MODELLED = (
 )
 
 
-def find_assumptions(problem: Problem, batch: Batch, resolved: Resolved) -> tuple[str, ...]:
+def find_assumptions(problem: Problem, batch: Batch, resolved: Resolved, zones: Zones) -> tuple[str, ...]:
     """Return what the estimate of a batch of one assumes."""
     hardware, ratios = resolved.hardware, resolved.ratios
-    said, own = list(hardware.assumptions), hash_coefficients(problem)
+    said, own = [*_of_zones(problem, batch, zones), *hardware.assumptions], hash_coefficients(problem)
     if own is not None:
         said.append(f"rates follow the given coefficients {own[:12]}, not those of the package")
     if not isinstance(resolved.matmul, MeasuredMatmul):
@@ -43,6 +45,19 @@ def find_assumptions(problem: Problem, batch: Batch, resolved: Resolved) -> tupl
             f"selective recompute of {problem.stack.name} repeats {repeated}, of which these layers keep nothing"
         )
     return tuple(said)
+
+
+def _of_zones(problem: Problem, batch: Batch, zones: Zones) -> list[str]:
+    if not is_mixed(problem.cluster):
+        return []
+    if batch.pp[0] == 1:
+        return ["mixed cluster: every rank is as slow and as small as the weakest device and link"]
+    said = ["mixed cluster: messages between stages take as long as between the nodes with the slowest links"]
+    across = [stage for stage, zone in enumerate(zones.of_rank[0].tolist()) if len(zones.groups[zone]) > 1]
+    if across:
+        stages = ", ".join(map(str, across))
+        said.append(f"on stages {stages}, on nodes of several kinds, ranks are as slow and small as the weakest")
+    return said
 
 
 def _repeats_anything(resolved: Resolved) -> bool:

@@ -40,7 +40,8 @@ from costmodels.pipeline import Event, in_flight
 from costmodels.stage_costs import StageCosts, count_units
 from costmodels.step_terms import sends_block, simulate_events
 from costmodels.uncertainty import find_sources, step_range
-from costmodels.unit_costs import UnitCosts, unit_costs
+from costmodels.unit_costs import UnitCosts, join_zones, unit_costs
+from costmodels.zones import Zones, find_zones
 
 __all__ = [
     "Evaluation",
@@ -70,8 +71,8 @@ def estimate(
     Raises ConfigurationError when the configuration is not valid or the cuts or layers do not fit it.
     """
     require_valid(problem, configuration)
-    batch, costs = _costs_of_one(problem, configuration, cuts, layers, coefficients)
-    result = evaluate_units(problem, batch, costs, simulated=True)
+    batch, costs, zones = _costs_of_one(problem, configuration, cuts, layers, coefficients)
+    result = evaluate_units(problem, batch, costs, zones, simulated=True)
     breakdown = {name: float(seconds[0]) for name, seconds in result.terms.items()}
     step = float(result.step_seconds[0])
     sources = find_sources(problem, costs.resolved)
@@ -91,9 +92,9 @@ def estimate(
         step_seconds_low=bounds.low,
         step_seconds_high=bounds.high,
         breakdown=breakdown,
-        memory=_stage_memory(problem, batch, costs),
+        memory=_stage_memory(problem, batch, costs, zones),
         peak_memory_bytes=round(float(result.peak_memory_bytes[0])),
-        memory_limit_bytes=result.memory_limit_bytes,
+        memory_limit_bytes=int(result.memory_limit_bytes[0]),
         fits=bool(result.fits[0]),
         model_flops=flops,
         mfu=flops / (step * hardware.cluster_peak_flops),
@@ -101,7 +102,7 @@ def estimate(
         energy_joules=_energy_joules(hardware.cluster_power, result),
         cost=None if price is None else float(step_cost(price, step_seconds=step, num_devices=1)),
         sources=sources,
-        assumptions=(*find_assumptions(problem, batch, costs.resolved), bounds.said),
+        assumptions=(*find_assumptions(problem, batch, costs.resolved, zones), bounds.said),
         not_modelled=NOT_MODELLED,
     )
 
@@ -127,31 +128,38 @@ def timeline(
     Arguments as for `estimate`; raises ConfigurationError as it does.
     """
     require_valid(problem, configuration)
-    batch, costs = _costs_of_one(problem, configuration, cuts, layers, None)
+    batch, costs, zones = _costs_of_one(problem, configuration, cuts, layers, None)
     return simulate_events(
         batch,
         costs.seconds,
-        count_units(problem.model, batch),
+        zones.spread(batch, count_units(problem.model, batch)),
         0,
         num_microbatches=num_microbatches(problem, batch),
         send_blocks=np.array([sends_block(problem, costs.resolved.hardware)]),
     )
 
 
-def _stage_memory(problem: Problem, batch: Batch, costs: UnitCosts) -> tuple[StageMemory, ...]:
+def _stage_memory(problem: Problem, batch: Batch, costs: UnitCosts, zones: Zones) -> tuple[StageMemory, ...]:
     """Return the bytes of every stage by term; the terms are added up as if each was a configuration."""
     names = list(costs.held)
-    alike = batch.take(np.zeros(len(names), dtype=np.int64))
+    repeated = np.zeros(len(names), dtype=np.int64)
+    alike, limits = batch.take(repeated), zones.limits(int(batch.pp[0]))
+    zones = zones.take(repeated)
     flights = in_flight(
         batch.schedule, batch.pp, batch.virtual_stages, num_microbatches(problem, batch), batch.cuts.shape[1] - 1
     )
     static, passing = (
         np.concatenate([getattr(costs.held[name], part) for name in names]) for part in ("static", "in_flight")
     )
-    held = rank_bytes(alike, count_units(problem.model, alike), flights, static, passing)
+    counts = zones.spread(alike, count_units(problem.model, alike))
+    held = rank_bytes(alike, counts, flights, static, passing, zones)
     return tuple(
-        StageMemory(stage=s, terms={name: round(value) for name, value in zip(names, held[:, s].tolist(), strict=True)})
-        for s in range(int(batch.pp[0]))
+        StageMemory(
+            stage=s,
+            terms={name: round(value) for name, value in zip(names, held[:, s].tolist(), strict=True)},
+            limit_bytes=limit,
+        )
+        for s, limit in enumerate(limits)
     )
 
 
@@ -161,8 +169,8 @@ def _costs_of_one(
     cuts: tuple[int, ...] | None,
     layers: Sequence[int] | None,
     coefficients: Coefficients | None,
-) -> tuple[Batch, UnitCosts]:
-    """Return a batch of one configuration with its cuts and what its layers repeat, and what its units cost.
+) -> tuple[Batch, UnitCosts, Zones]:
+    """Return a batch of one configuration with its cuts and what its layers repeat, what its units cost, and its zones.
 
     The costs are resolved from the configuration as if all layers were alike.
     """
@@ -170,15 +178,17 @@ def _costs_of_one(
     _require_cuts(cuts, chunks=chunks, num_layers=num_layers)
     known = np.array([cuts], dtype=np.int64) if cuts is not None else even_cuts(num_layers, np.array([chunks]))
     batch = Batch.of([configuration], known)
-    costs = unit_costs(problem, batch, coefficients)
+    whole = unit_costs(problem, batch, coefficients)
     if cuts is None:
-        turn = costs.seconds.all_forward + costs.seconds.all_backward
+        turn = whole.seconds.all_forward + whole.seconds.all_backward
         batch = replace(batch, cuts=usual_cuts(problem.model, batch, turn))
-    if layers is None:
-        return batch, costs
-    _require_layers(layers, configuration, num_layers=num_layers)
-    batch = replace(batch, layers=np.array([layers], dtype=np.int8))
-    return batch, replace(unit_costs(problem, batch, coefficients), resolved=costs.resolved)
+    costs, zones = whole, find_zones(problem, batch)
+    if layers is not None:
+        _require_layers(layers, configuration, num_layers=num_layers)
+        batch = replace(batch, layers=np.array([layers], dtype=np.int8))
+        costs = replace(unit_costs(problem, batch, coefficients), resolved=whole.resolved)
+    others = [unit_costs(problem, batch, coefficients, groups) for groups in zones.groups[1:]]
+    return batch, join_zones([costs, *others]), zones
 
 
 def _require_cuts(cuts: tuple[int, ...] | None, *, chunks: int, num_layers: int) -> None:

@@ -13,13 +13,15 @@ from autoplan.spec import Problem
 from autoplan.spec.problem import num_microbatches
 from costmodels.arrays import take_rows
 from costmodels.batch import Batch, Bools, Floats, Ints
-from costmodels.bounds import bound_bytes, bound_seconds
+from costmodels.bounds import bound_bytes
 from costmodels.coefficients import Coefficients
 from costmodels.hardware import resolve_hardware
 from costmodels.pipeline import flight_table
 from costmodels.stage_costs import PER_CONFIGURATION, StageCosts, count_units, sum_chunks, sum_units_each
 from costmodels.step_terms import busy_seconds, finish_ranks, sends_block, step_terms
-from costmodels.unit_costs import UnitCosts, alike_units, rows_bytes, unit_costs
+from costmodels.unit_costs import UnitCosts, alike_units, costs_of_zones, rows_bytes
+from costmodels.zone_bounds import bound_any_cuts
+from costmodels.zones import Zones, find_zones
 
 MOST_ROWS, MOST_CHUNKS, FEW_ROWS = 1 << 16, 1 << 18, 1 << 12
 """Of a block: the most configurations, the most chunks of all of them, and how many are too few to keep apart."""
@@ -30,15 +32,18 @@ class Evaluation:
     """What n configurations cost.
 
     `terms` (each (n,)) add up to `step_seconds` (n,), of which a device computes for `busy_seconds` (n,) in the mean
-    over all of them; `peak_memory_bytes` (n,) is of the fullest pipeline rank, and `fits` (n,) compares it with
-    `memory_limit_bytes`.
+    over all of them; `peak_memory_bytes` (n,) is of the pipeline rank that has least left of its `memory_limit_bytes`
+    (n,), and `fits` (n,) compares the two; `needed_bytes` (n,) is what the smallest device would have to have if all
+    others had as much more as they have. In a mixed cluster those devices count for more in `busy_seconds` that draw
+    more while they compute.
     """
 
     step_seconds: Floats
     busy_seconds: Floats
     terms: dict[str, Floats]
     peak_memory_bytes: Floats
-    memory_limit_bytes: int
+    needed_bytes: Floats
+    memory_limit_bytes: Ints
     fits: Bools
 
 
@@ -47,19 +52,23 @@ def stage_costs(problem: Problem, batch: Batch) -> StageCosts:
 
     Where the batch says what layers repeat, there are units for every mode (`costmodels.stage_costs`).
     """
-    max_chunks = int(batch.chunks.max(initial=1))
+    max_chunks, zones = int(batch.chunks.max(initial=1)), find_zones(problem, batch)
     blocks = list(_blocks(len(batch)))
-    first = _block_costs(problem, _without_cuts(batch, blocks[0]), max_chunks)
+
+    def costs_of(rows: slice) -> StageCosts:
+        return _block_costs(problem, _without_cuts(batch, rows), zones.take(rows), max_chunks)
+
+    first = costs_of(blocks[0])
     if len(blocks) == 1:
         return first
     arrays: dict[str, Any]
     arrays = {name: np.empty((len(batch), *column.shape[1:]), column.dtype) for name, column in _columns(first)}
     for rows in blocks:
-        part = first if rows is blocks[0] else _block_costs(problem, _without_cuts(batch, rows), max_chunks)
+        part = first if rows is blocks[0] else costs_of(rows)
         for name, column in _columns(part):
             arrays[name][rows] = column
     flights, flight = _flights(problem, batch, max_chunks)
-    return replace(first, **arrays | {"flights": flights, "flight": flight})
+    return replace(first, zones=zones, **arrays | {"flights": flights, "flight": flight})
 
 
 def lower_bounds(problem: Problem, batch: Batch) -> tuple[Floats, Floats]:
@@ -67,9 +76,9 @@ def lower_bounds(problem: Problem, batch: Batch) -> tuple[Floats, Floats]:
     seconds, memory_bytes = np.zeros(len(batch)), np.zeros(len(batch))
     for rows in _blocks(len(batch)):
         block = replace(_without_cuts(batch, rows), layers=None)
-        costs = _block_costs(problem, block, int(block.chunks.max()))
-        seconds[rows] = bound_seconds(problem.model, block, costs)
-        memory_bytes[rows] = bound_bytes(problem.model, block, costs)
+        costs = _block_costs(problem, block, find_zones(problem, block), int(block.chunks.max()))
+        seconds[rows] = bound_any_cuts(problem.model, block, costs)
+        memory_bytes[rows] = bound_bytes(problem.model, block, costs.least_of_zones())
     return seconds, memory_bytes
 
 
@@ -86,13 +95,15 @@ def evaluate(problem: Problem, batch: Batch, *, coefficients: Coefficients | Non
     for rows in blocks:
         block = _trimmed(batch, rows)
         part = _evaluate_block(problem, block, coefficients)
-        found = part.terms | {"step": part.step_seconds, "busy": part.busy_seconds, "peak": part.peak_memory_bytes}
-        for name, values in found.items():
+        found: dict[str, Any] = {"step": part.step_seconds, "busy": part.busy_seconds}
+        found |= {"peak": part.peak_memory_bytes, "needed": part.needed_bytes, "limit": part.memory_limit_bytes}
+        for name, values in (part.terms | found).items():
             arrays.setdefault(name, np.empty(len(batch)))[rows] = values
-    step, busy, peak, limit = arrays.pop("step"), arrays.pop("busy"), arrays.pop("peak"), memory_limit(problem)
+    peak, limit = arrays.pop("peak"), arrays.pop("limit").astype(np.int64)
     return Evaluation(
-        step_seconds=step,
-        busy_seconds=busy,
+        step_seconds=arrays.pop("step"),
+        busy_seconds=arrays.pop("busy"),
+        needed_bytes=arrays.pop("needed"),
         terms=arrays,
         peak_memory_bytes=peak,
         memory_limit_bytes=limit,
@@ -101,19 +112,29 @@ def evaluate(problem: Problem, batch: Batch, *, coefficients: Coefficients | Non
 
 
 def memory_limit(problem: Problem) -> int:
-    """Return the bytes of the smallest device, as the profile measured it where there is one."""
+    """Return the bytes of the smallest device, as the profile measured it where there is one.
+
+    What others have more is in the costs of stages (`StageCosts`), so that this is the limit of all of them.
+    """
     return resolve_hardware(problem).memory_limit_bytes
 
 
 def evaluate_units(
-    problem: Problem, batch: Batch, costs: UnitCosts, *, index: Ints | slice = slice(None), simulated: bool = False
+    problem: Problem,
+    batch: Batch,
+    costs: UnitCosts,
+    zones: Zones,
+    *,
+    index: Ints | slice = slice(None),
+    simulated: bool = False,
 ) -> Evaluation:
     """Return what configurations cost whose units cost `costs`, row ``index[i]`` those of configuration i.
 
-    With `simulated` the schedules that have only bounds in array form are simulated, one by one.
+    `costs` have columns for every one of `zones`, which are those of the batch. With `simulated` the schedules that
+    have only bounds in array form are simulated, one by one.
     """
     seconds, hardware = take_rows(costs.seconds, index), costs.resolved.hardware
-    counts = count_units(problem.model, batch)
+    counts = zones.spread(batch, count_units(problem.model, batch))
     m, blocking = num_microbatches(problem, batch), np.full(len(batch), sends_block(problem, hardware))
     finish = finish_ranks(batch, seconds, counts, num_microbatches=m, send_blocks=blocking, simulated=simulated)
     terms = step_terms(
@@ -125,13 +146,14 @@ def evaluate_units(
         step_seconds=costs.resolved.rates.step_seconds,
         jitter=costs.jitter,
     )
-    held = _rank_memory(problem, batch, counts, *rows_bytes(problem, batch, costs, index))
-    peak, limit = held.max(axis=1), hardware.memory_limit_bytes
+    held = _rank_memory(problem, batch, counts, zones, *rows_bytes(problem, batch, costs, index))
+    peak, limit = zones.tightest(held)
     return Evaluation(
         step_seconds=sum(terms.values(), np.zeros(len(batch))),
-        busy_seconds=busy_seconds(batch, seconds, counts, num_microbatches=m),
+        busy_seconds=busy_seconds(batch, seconds, zones.weigh(counts), num_microbatches=m),
         terms=terms,
         peak_memory_bytes=peak,
+        needed_bytes=peak - (limit - zones.limit_bytes[0]),
         memory_limit_bytes=limit,
         fits=peak <= limit,
     )
@@ -139,42 +161,56 @@ def evaluate_units(
 
 def rank_memory(problem: Problem, batch: Batch) -> Floats:
     """Return the bytes of every pipeline rank (n, max_pp), 0 past pp."""
-    costs = unit_costs(problem, batch, None)
-    return _rank_memory(problem, batch, count_units(problem.model, batch), costs.static_bytes, costs.in_flight_bytes)
+    zones = find_zones(problem, batch)
+    costs = costs_of_zones(problem, batch, None, zones.groups)
+    counts = zones.spread(batch, count_units(problem.model, batch))
+    return _rank_memory(problem, batch, counts, zones, costs.static_bytes, costs.in_flight_bytes)
 
 
-def _rank_memory(problem: Problem, batch: Batch, counts: Floats, static: Floats, in_flight_bytes: Floats) -> Floats:
+def _rank_memory(
+    problem: Problem, batch: Batch, counts: Floats, zones: Zones, static: Floats, in_flight_bytes: Floats
+) -> Floats:
     table, flight = _flights(problem, batch, counts.shape[1])
-    return rank_bytes(batch, counts, table[flight], static, in_flight_bytes)
+    return rank_bytes(batch, counts, table[flight], static, in_flight_bytes, zones)
 
 
-def rank_bytes(batch: Batch, counts: Floats, flights: Ints, static: Floats, in_flight_bytes: Floats) -> Floats:
-    """Return the bytes of every pipeline rank (n, max_pp): of its chunks, and what every rank has once."""
+def rank_bytes(
+    batch: Batch, counts: Floats, flights: Ints, static: Floats, in_flight_bytes: Floats, zones: Zones | None = None
+) -> Floats:
+    """Return the bytes of every pipeline rank (n, max_pp): of its chunks, and what every rank has once.
+
+    With `zones`, `counts` and bytes have columns for each of them.
+    """
+    units = static.shape[1] // (1 if zones is None else len(zones))
+    stage = slice(units - 1, None, units)
     by_chunk = static.copy()
-    by_chunk[:, -1] = 0.0
+    by_chunk[:, stage] = 0.0
     once, passing = sum_units_each(counts, by_chunk, in_flight_bytes)
     held = sum_chunks(batch, once + flights * passing)
     exists = np.arange(held.shape[1]) < batch.pp[:, None]
-    return held + exists * static[:, None, -1]
+    return held + exists * (static[:, stage] if zones is None else zones.of_ranks(static[:, stage]))
 
 
 def _evaluate_block(problem: Problem, batch: Batch, coefficients: Coefficients | None) -> Evaluation:
-    index, first = alike_units(batch)
+    zones, (index, first) = find_zones(problem, batch), alike_units(batch)
     if not _worth_joining(first, batch):
-        return evaluate_units(problem, batch, unit_costs(problem, batch, coefficients))
-    return evaluate_units(problem, batch, unit_costs(problem, batch.take(first), coefficients), index=index)
+        return evaluate_units(problem, batch, costs_of_zones(problem, batch, coefficients, zones.groups), zones)
+    costs = costs_of_zones(problem, batch.take(first), coefficients, zones.groups)
+    return evaluate_units(problem, batch, costs, zones, index=index)
 
 
-def _block_costs(problem: Problem, batch: Batch, max_chunks: int) -> StageCosts:
+def _block_costs(problem: Problem, batch: Batch, zones: Zones, max_chunks: int) -> StageCosts:
     index, first = alike_units(batch)
     flights = _flights(problem, batch, max_chunks)
     if not _worth_joining(first, batch):
-        return _costs_of_rows(problem, batch, unit_costs(problem, batch, None), flights)
+        return _costs_of_rows(problem, batch, costs_of_zones(problem, batch, None, zones.groups), zones, flights)
     keys = batch.take(first)
-    costs = unit_costs(problem, keys, None)
-    alike = _costs_of_rows(problem, keys, costs, (flights[0], flights[1][first]))
+    costs = costs_of_zones(problem, keys, None, zones.groups)
+    alike = _costs_of_rows(problem, keys, costs, zones.take(first), (flights[0], flights[1][first]))
     static, in_flight = rows_bytes(problem, batch, costs, index)
-    return replace(alike.take(index), flight=flights[1], static_bytes=static, in_flight_bytes=in_flight)
+    rows = alike.take(index)
+    rows = replace(rows, zones=zones, flight=flights[1])
+    return replace(rows, static_bytes=zones.less_surplus(static), in_flight_bytes=in_flight)
 
 
 def _worth_joining(first: Ints, batch: Batch) -> bool:
@@ -182,16 +218,19 @@ def _worth_joining(first: Ints, batch: Batch) -> bool:
     return 4 * len(first) < 3 * len(batch)
 
 
-def _costs_of_rows(problem: Problem, batch: Batch, costs: UnitCosts, flights: tuple[Ints, Ints]) -> StageCosts:
+def _costs_of_rows(
+    problem: Problem, batch: Batch, costs: UnitCosts, zones: Zones, flights: tuple[Ints, Ints]
+) -> StageCosts:
     seconds = costs.seconds
     return StageCosts(
+        zones=zones,
         forward_seconds=seconds.all_forward,
         backward_seconds=seconds.all_backward,
         weight_seconds=seconds.weight,
         hidden_seconds=seconds.hidden_forward + seconds.hidden_backward,
         reduce_seconds=seconds.reduce,
         optimizer_seconds=seconds.optimizer,
-        static_bytes=costs.static_bytes,
+        static_bytes=zones.less_surplus(costs.static_bytes),
         in_flight_bytes=costs.in_flight_bytes,
         send_seconds=seconds.send,
         send_blocks=np.full(len(batch), sends_block(problem, costs.resolved.hardware)),

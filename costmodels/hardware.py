@@ -192,8 +192,6 @@ def _assumptions(problem: Problem, groups: list[NodeGroup]) -> tuple[str, ...]:
             rate = _peak(device, PRECISIONS[problem.workload.precision].rates)
             name = next(key for key, value in device.peak_flops.items() if value == rate)
             said.append(f"{device.slug} has no {wanted} peak: its {name} peak is used")
-    if len(groups) > 1:
-        said.append("mixed cluster: every rank is as slow and as small as the weakest device and link")
     said += [
         f"{group.num_nodes} nodes of {group.device.slug} reach {group.derate.compute:.0%} of their speed in "
         f"computing, {group.derate.links:.0%} of that of their links"

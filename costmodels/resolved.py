@@ -1,10 +1,11 @@
 """What a problem and a batch come down to before any cost is added up: counted work, and the rates to price it with."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from autoplan.spec import Problem
+from autoplan.spec import NodeGroup, Problem
 from autoplan.spec.problem import num_microbatches
 from costmodels.arrays import take_rows
 from costmodels.batch import Batch, Bools, Floats, Ints
@@ -79,12 +80,14 @@ class Resolved:
         )
 
 
-def resolve(problem: Problem, batch: Batch, coefficients: Coefficients) -> Resolved:
-    """Count the work of a batch and resolve the rates to price it with.
+def resolve(
+    problem: Problem, batch: Batch, coefficients: Coefficients, groups: Sequence[NodeGroup] | None = None
+) -> Resolved:
+    """Count the work of a batch and resolve the rates to price it with, on ranks of `groups`: all when None.
 
     What few degrees decide is counted once for each distinct tuple of them.
     """
-    hardware = resolve_hardware(problem)
+    hardware = resolve_hardware(problem, groups)
     rates = resolve_rates(problem, hardware, coefficients)
     matmul, links = resolve_matmul(problem, hardware), resolve_links(problem, hardware, rates.links)
     unit_of, first = distinct_units(batch)

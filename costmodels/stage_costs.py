@@ -23,6 +23,7 @@ import numpy as np
 from autoplan.spec import ModelSpec
 from costmodels.batch import RECOMPUTES, Batch, Bools, Floats, Ints, Modes, select_rows
 from costmodels.pipeline import rank_table
+from costmodels.zones import Zones
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +37,12 @@ class StageCosts:
     where a schedule has these. `send_seconds` (n,) is one activation or gradient to the neighbouring chunk; where
     `send_blocks` (n,) is true the sender computes nothing meanwhile. What is in flight depends on few things: its
     distinct rows are `flights` (g, max_chunks), and configuration i has row ``flight[i]``.
+
+    Where stages are on several `zones`, there are such columns for each of them, R·u in all (`costmodels.zones`). What
+    a device has beyond the smallest of the cluster counts there as held less, once for a rank.
     """
 
+    zones: Zones
     forward_seconds: Floats
     backward_seconds: Floats
     weight_seconds: Floats
@@ -56,7 +61,18 @@ class StageCosts:
 
     def take(self, index: Any) -> "StageCosts":
         """Return the costs of the configurations that `index` selects."""
-        return replace(self, **{name: select_rows(getattr(self, name), index) for name in PER_CONFIGURATION})
+        rows = {name: select_rows(getattr(self, name), index) for name in PER_CONFIGURATION}
+        return replace(self, zones=self.zones.take(index), **rows)
+
+    def least_of_zones(self) -> "StageCosts":
+        """Return what units cost at least, on any zone: as of a cluster that is the best of all zones in every respect.
+
+        Its one zone has no groups.
+        """
+        if len(self.zones) == 1:
+            return self
+        least: dict[str, Any] = {name: self.zones.least(getattr(self, name)) for name in OF_UNITS}
+        return replace(self, zones=self.zones.best(), **least)
 
     @property
     def in_flight(self) -> Ints:
@@ -65,8 +81,8 @@ class StageCosts:
 
     @property
     def num_blocks(self) -> int:
-        """Block kinds; their columns are 0 up to this, then embedding, head and stage."""
-        return int(self.static_bytes.shape[1]) - 3
+        """Block kinds; their columns are 0 up to this in every zone, then embedding, head and stage."""
+        return int(self.static_bytes.shape[1]) // len(self.zones) - 3
 
     @property
     def embedding(self) -> int:
@@ -84,7 +100,7 @@ class StageCosts:
         return self.num_blocks + 2
 
 
-PER_CONFIGURATION = (
+OF_UNITS = (
     "forward_seconds",
     "backward_seconds",
     "weight_seconds",
@@ -93,11 +109,9 @@ PER_CONFIGURATION = (
     "optimizer_seconds",
     "static_bytes",
     "in_flight_bytes",
-    "send_seconds",
-    "send_blocks",
-    "num_microbatches",
-    "flight",
 )
+"""The arrays of `StageCosts` that have columns for units."""
+PER_CONFIGURATION = (*OF_UNITS, "send_seconds", "send_blocks", "num_microbatches", "flight")
 """The arrays of `StageCosts` that have one element, or one row, for each configuration."""
 
 

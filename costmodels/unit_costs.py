@@ -7,12 +7,13 @@ whose backward needs most at a time repeats so much, even where none does, and o
 free beside it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from autoplan.spec import Problem
+from autoplan.spec import NodeGroup, Problem
 from costmodels.arrays import combine
 from costmodels.batch import RECOMPUTES, Batch, Floats, Ints
 from costmodels.calibrated import coefficients_of
@@ -29,12 +30,14 @@ from costmodels.work import ENDS
 class UnitCosts:
     """The cost of every unit of k configurations: seconds, and bytes by term.
 
-    With modes by layer, `resolved` is what the configurations with all layers in each mode come down to.
+    With modes by layer, `resolved` is what the configurations with all layers in each mode come down to. With
+    `num_zones` above 1 arrays have columns for each zone (`costmodels.zones`), and `resolved` is that of the first.
     """
 
     resolved: Resolved
     seconds: UnitSeconds
     held: dict[str, HeldBytes]
+    num_zones: int = 1
 
     @property
     def jitter(self) -> float:
@@ -52,11 +55,13 @@ class UnitCosts:
         return sum((term.in_flight for term in self.held.values()), np.zeros(1))
 
 
-def unit_costs(problem: Problem, batch: Batch, coefficients: Coefficients | None) -> UnitCosts:
-    """Return the costs of every configuration; `coefficients` are the problem's when None."""
+def unit_costs(
+    problem: Problem, batch: Batch, coefficients: Coefficients | None, groups: Sequence[NodeGroup] | None = None
+) -> UnitCosts:
+    """Return the costs of every configuration on ranks of `groups`; all of the problem's are meant by None."""
     if batch.layers is not None:
-        return _costs_by_mode(problem, replace(batch, layers=None), coefficients)
-    resolved = resolve(problem, batch, coefficients or coefficients_of(problem))
+        return _costs_by_mode(problem, replace(batch, layers=None), coefficients, groups)
+    resolved = resolve(problem, batch, coefficients or coefficients_of(problem), groups)
     held = held_bytes(
         problem,
         batch,
@@ -67,13 +72,39 @@ def unit_costs(problem: Problem, batch: Batch, coefficients: Coefficients | None
     return UnitCosts(resolved=resolved, seconds=unit_seconds(resolved), held=held)
 
 
-def _costs_by_mode(problem: Problem, batch: Batch, coefficients: Coefficients | None) -> UnitCosts:
+def costs_of_zones(
+    problem: Problem, batch: Batch, coefficients: Coefficients | None, zones: Sequence[Sequence[NodeGroup]]
+) -> UnitCosts:
+    """Return the costs with columns for every zone, of which the first is all of the problem's groups."""
+    whole = unit_costs(problem, batch, coefficients)
+    return join_zones([whole, *(unit_costs(problem, batch, coefficients, groups) for groups in zones[1:])])
+
+
+def join_zones(zones: Sequence[UnitCosts]) -> UnitCosts:
+    """Return costs with columns for each zone; messages between stages take as long as on the first zone."""
+
+    def join(parts: list[Any]) -> Any:
+        return parts[0] if parts[0].ndim == 1 else np.hstack(parts)
+
+    if len(zones) == 1:
+        return zones[0]
+    return replace(
+        zones[0],
+        seconds=combine([zone.seconds for zone in zones], join),
+        held={name: combine([zone.held[name] for zone in zones], join) for name in zones[0].held},
+        num_zones=len(zones),
+    )
+
+
+def _costs_by_mode(
+    problem: Problem, batch: Batch, coefficients: Coefficients | None, groups: Sequence[NodeGroup] | None
+) -> UnitCosts:
     """Return the costs of configurations whose layers have columns for each mode."""
     n = len(batch)
     alike = [
         replace(batch, recompute=np.full(n, mode), recompute_layers=np.zeros_like(batch.tp)) for mode in RECOMPUTES
     ]
-    each = unit_costs(problem, combine([*alike, batch], np.concatenate), coefficients)
+    each = unit_costs(problem, combine([*alike, batch], np.concatenate), coefficients, groups)
 
     def join(parts: list[Any]) -> Any:
         *modes, own = np.split(parts[0], len(RECOMPUTES) + 1)
@@ -97,8 +128,9 @@ def rows_bytes(
     own = pipeline_buffers(problem, batch)
     static = sum((term.static for term in alike), np.zeros(1))[index]
     in_flight = sum((term.in_flight for term in alike), np.zeros(1))[index]
-    static[:, -3:] += own.static[:, -3:]  # layers receive nothing
-    in_flight[:, -3:] += own.in_flight[:, -3:]
+    for held, received in ((static, own.static), (in_flight, own.in_flight)):
+        of_zones = held.reshape(len(held), costs.num_zones, -1)
+        of_zones[..., -ENDS:] += received[:, None, -ENDS:]  # layers receive nothing
     return static, in_flight
 
 

@@ -1,16 +1,14 @@
 """Why a plan is as it is: what binds, where the time goes, and what differing would cost.
 
-Every comparison is a search of its own with one more pin, so a neighbour is the best plan that has that value,
-not the same plan with one number changed. What the search does not vary by itself, expert and context parallelism,
-stays as the plan has it unless a comparison names it.
+Every comparison is a search of its own (`solver.comparisons`), with a time limit of its own.
 """
 
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 
-from autoplan.errors import CoefficientsError, ConfigurationError, ProfileError
-from autoplan.spec import Configuration, Plan, Problem, Profile
+from autoplan.errors import CoefficientsError, ProfileError
+from autoplan.spec import Plan, Problem, Profile
 from autoplan.spec.value import value
 from autoplan.units import format_bytes, format_seconds
 from costmodels.batch import Batch
@@ -19,17 +17,14 @@ from costmodels.coefficients import Coefficients
 from costmodels.estimate import stage_costs
 from costmodels.stage_costs import count_units, sum_units
 from solver.assemble import hash_inputs, plan_cuts
-from solver.changes import with_memory
-from solver.infeasible import reason
-from solver.options import CHOICES, SearchOptions
+from solver.changes import AMPLE_MEMORY, with_memory
+from solver.comparisons import Comparison, alternative, compare, neighbours
+from solver.options import SearchOptions
 from solver.pins import PinValue
-from solver.search import find
-from solver.space import enumerate_space
+from solver.search import attempt
 
-NUMBERS = ("dp_replicate", "dp_shard", "tp", "pp", "micro_batch")
-CHOSEN = ("sequence_parallel", "zero_stage", "recompute", "schedule")
-HELD = ("cp", "cp_method", "ep", "etp", "recompute_layers")
-AMPLE_MEMORY = 2**60
+SECONDS_EACH = 2.0
+"""The time limit of every comparison, unless another is given."""
 NOTABLE = 1e-6
 
 
@@ -45,32 +40,22 @@ class StageLoad:
 
 
 @value
-class Comparison:
-    """The best plan with `pins`, and how it compares: `slower_by` is a fraction of the plan's step time.
-
-    Where there is none, `configuration` is None and `reason` says why nothing is valid or fits.
-    """
-
-    pins: dict[str, PinValue]
-    configuration: Configuration | None = None
-    step_seconds: float | None = None
-    slower_by: float | None = None
-    peak_memory_bytes: int | None = None
-    reason: str | None = None
-
-
-@value
 class Explanation:
-    """What binds a plan; `shares` are the fractions of the step that each term takes, largest first."""
+    """What binds a plan; `terms` are the seconds and `shares` the fractions of the step that each takes, largest first.
+
+    `complete` is false when a comparison was cut short by its time limit.
+    """
 
     plan_id: str
     step_seconds: float
     binds: tuple[str, ...]
+    terms: dict[str, float]
     shares: dict[str, float]
     stages: tuple[StageLoad, ...]
     memory_limit_bytes: int
     neighbours: tuple[Comparison, ...]
     why_not: Comparison | None = None
+    complete: bool = True
 
 
 def explain(
@@ -78,24 +63,30 @@ def explain(
     *,
     profile: Profile | None = None,
     coefficients: Coefficients | None = None,
-    why_not: dict[str, PinValue] | None = None,
+    why_not: Mapping[str, PinValue] | None = None,
+    seconds_each: float = SECONDS_EACH,
 ) -> Explanation:
     """Explain a plan; `profile` and `coefficients` must be what it was made with, `why_not` pins that it does not have.
 
     Raises ProfileError or CoefficientsError when they are others, ConfigurationError for pins that are the plan's own.
     """
     problem = problem_of(plan, profile=profile, coefficients=coefficients)
+    asked = None if why_not is None else alternative(plan, why_not)
     stages = _stage_loads(problem, plan)
-    shares = {term: seconds / plan.estimate.step_seconds for term, seconds in plan.estimate.breakdown.items()}
+    terms = dict(sorted(plan.estimate.breakdown.items(), key=lambda item: -item[1]))
+    others = tuple(compare(problem, plan, each, seconds=seconds_each) for each in neighbours(problem, plan))
+    named = None if asked is None else compare(problem, plan, asked, seconds=seconds_each)
     return Explanation(
         plan_id=plan.id,
         step_seconds=plan.estimate.step_seconds,
-        binds=_what_binds(problem, plan, stages),
-        shares=dict(sorted(shares.items(), key=lambda item: -item[1])),
+        binds=_what_binds(problem, plan, stages, seconds_each),
+        terms=terms,
+        shares={term: seconds / plan.estimate.step_seconds for term, seconds in terms.items()},
         stages=stages,
         memory_limit_bytes=plan.estimate.memory_limit_bytes,
-        neighbours=tuple(_compare(problem, plan, pins) for pins in _neighbours(problem, plan.configuration)),
-        why_not=None if why_not is None else _why_not(problem, plan, why_not),
+        neighbours=others,
+        why_not=named,
+        complete=all(other.complete for other in others) and (named is None or named.complete),
     )
 
 
@@ -130,80 +121,46 @@ def _made_otherwise(what: str, made: str | None, given: str | None) -> str:
     return f"the plan was made {how}, given is {given[:12] if given else 'none'}"
 
 
-def _why_not(problem: Problem, plan: Plan, pins: dict[str, PinValue]) -> Comparison:
-    if all(getattr(plan.configuration, name) == pinned for name, pinned in pins.items()):
-        raise ConfigurationError("the plan has these values already", where="--why-not")
-    return _compare(problem, plan, pins)
-
-
-def _compare(problem: Problem, plan: Plan, pins: dict[str, PinValue]) -> Comparison:
-    options = SearchOptions(fix={**_held(plan.configuration), **pins}, top=0)
-    best = find(problem, options)
-    if best is None:
-        return Comparison(pins=pins, reason=reason(problem, options, attempt=find))
-    return Comparison(
-        pins=pins,
-        configuration=best.configuration,
-        step_seconds=best.step_seconds,
-        slower_by=best.step_seconds / plan.estimate.step_seconds - 1,
-        peak_memory_bytes=best.peak_memory_bytes,
-    )
-
-
-def _held(c: Configuration) -> dict[str, PinValue]:
-    """Return the plan's values of what only pins change, where they are not the usual ones."""
-    usual = Configuration()
-    return {name: getattr(c, name) for name in HELD if getattr(c, name) != getattr(usual, name)}
-
-
-def _neighbours(problem: Problem, c: Configuration) -> list[dict[str, PinValue]]:
-    """Return one pin for the next lower and higher valid value of every number, and for every other choice."""
-    space = enumerate_space(problem, SearchOptions(fix=_held(c)))
-    pins: list[dict[str, PinValue]] = []
-    for name in NUMBERS:
-        values, own = np.unique(getattr(space, name)), getattr(c, name)
-        pins += [{name: int(near)} for near in (*values[values < own][-1:], *values[values > own][:1])]
-    for name in CHOSEN:
-        valid: set[Any] = set(np.unique(getattr(space, name)).tolist())
-        pins += [{name: other} for other in CHOICES[name] if other in valid and other != getattr(c, name)]
-    return pins
-
-
 def _stage_loads(problem: Problem, plan: Plan) -> tuple[StageLoad, ...]:
     cuts = plan_cuts(plan)
     batch = Batch.of([plan.configuration], np.asarray([cuts]))
-    costs, counts = stage_costs(problem, batch), count_units(problem.model, batch)
+    costs = stage_costs(problem, batch)
+    counts = costs.zones.spread(batch, count_units(problem.model, batch))
     seconds = sum_units(counts, costs.forward_seconds + costs.backward_seconds)[0]
-    limit = plan.estimate.memory_limit_bytes
     return tuple(
         StageLoad(
             stage=memory.stage,
             num_layers=sum(chunk.num_layers for chunk in plan.stages[memory.stage].chunks),
             micro_batch_seconds=float(seconds[memory.stage]),
             memory_bytes=memory.total_bytes,
-            headroom_bytes=limit - memory.total_bytes,
+            headroom_bytes=memory.limit_bytes - memory.total_bytes,
         )
         for memory in plan.estimate.memory
     )
 
 
-def _what_binds(problem: Problem, plan: Plan, stages: tuple[StageLoad, ...]) -> tuple[str, ...]:
+def _what_binds(problem: Problem, plan: Plan, stages: tuple[StageLoad, ...], seconds_each: float) -> tuple[str, ...]:
     slowest = max(stages, key=lambda stage: stage.micro_batch_seconds)
     fullest = min(stages, key=lambda stage: stage.headroom_bytes)
     pace, left = format_seconds(slowest.micro_batch_seconds), format_bytes(fullest.headroom_bytes)
-    limit = format_bytes(plan.estimate.memory_limit_bytes)
+    limit = format_bytes(fullest.memory_bytes + fullest.headroom_bytes)
     return (
         f"stage {slowest.stage} of {len(stages)} sets the pace: {slowest.num_layers} layers, {pace} a micro-batch",
         f"stage {fullest.stage} has least memory left: {left} of {limit}",
-        _what_memory_costs(problem, plan),
+        _what_memory_costs(problem, plan, seconds_each),
     )
 
 
-def _what_memory_costs(problem: Problem, plan: Plan) -> str:
+def _what_memory_costs(problem: Problem, plan: Plan, seconds_each: float) -> str:
     """Say whether the memory limit costs time, by searching without it."""
-    best = find(with_memory(problem, lambda _has: AMPLE_MEMORY), SearchOptions(fix=_held(plan.configuration), top=0))
-    assert best is not None, "what fits still fits with more memory"
-    saved = 1 - best.step_seconds / plan.estimate.step_seconds
+    ample = with_memory(problem, lambda _has: AMPLE_MEMORY)
+    answer = attempt(ample, SearchOptions(time_limit_seconds=seconds_each))
+    step = plan.estimate.step_seconds
+    if not answer.complete:
+        least = format_seconds(answer.bound)
+        return f"memory may bind: with enough of it no step takes less than {least}; the time did not suffice for more"
+    assert answer.found is not None, "what fits still fits with more memory"
+    saved = 1 - answer.found.step_seconds / step
     if saved <= NOTABLE:
         return "memory does not bind: with more of it no plan would be faster"
-    return f"memory binds: with enough of it a step would take {format_seconds(best.step_seconds)}, {saved:.1%} less"
+    return f"memory binds: with enough of it a step would take {format_seconds(step * (1 - saved))}, {saved:.1%} less"

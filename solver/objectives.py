@@ -3,7 +3,8 @@
     value(c, x) = α·T(c, x) + β·B(c, x) + γ·M(c, x)
 
 for a configuration c with stage cuts and modes of layers x; T are the seconds of a step, B those of it in which a
-device computes (the mean over all devices), M the bytes of the fullest device:
+device computes (the mean over all devices), M the bytes of the fullest device, in a mixed cluster less what it has
+beyond the smallest:
 
 - throughput: α = 1;
 - cost: α = the price of all devices for a second, or α = 1 where a price is not known: on a given cluster the
@@ -48,7 +49,7 @@ class Goal:
         return self.bound(
             evaluation.step_seconds,
             busy_seconds=evaluation.busy_seconds,
-            memory_bytes=evaluation.peak_memory_bytes,
+            memory_bytes=evaluation.needed_bytes,
         )
 
     def bound(

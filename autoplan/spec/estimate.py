@@ -9,7 +9,7 @@ Source = Literal["measured", "interpolated", "roofline"]
 
 @value
 class StageMemory:
-    """Peak bytes of the heaviest rank of one pipeline stage, by term.
+    """Peak bytes of the heaviest rank of one pipeline stage, by term, and what its devices have.
 
     `runtime` and `communication` are held outside of the framework's allocator, `fragmentation` is what the allocator
     reserves beyond what it hands out.
@@ -17,6 +17,7 @@ class StageMemory:
 
     stage: int
     terms: dict[str, int]
+    limit_bytes: int
 
     @property
     def total_bytes(self) -> int:

@@ -39,7 +39,7 @@ from math import inf
 import numpy as np
 
 from costmodels.batch import Floats, Ints
-from costmodels.bounds import bound_seconds
+from costmodels.zone_bounds import bound_any_cuts
 from solver.stages.edges import Edges, bound_edges
 from solver.stages.partitions import partitions, take_first
 from solver.stages.pipelines import Pipeline
@@ -85,7 +85,7 @@ def best_cuts(pipeline: Pipeline, *, cutoff: float, stop: Callable[[], bool]) ->
         return Answer(best=None, bound_seconds=inf)
     known = _better(pipeline, [even], None, cutoff)
     reach = known.step_seconds if known else cutoff
-    bound = float(bound_seconds(pipeline.model, pipeline.row, pipeline.costs)[0])
+    bound = float(bound_any_cuts(pipeline.model, pipeline.row, pipeline.costs)[0])
     excluded = bound
     for slack in SLACKS:
         guess = min(reach, bound * (1 + slack))

@@ -3,7 +3,8 @@
 An edge (s, a, b) is stage s with the layers a … b−1. `windows` says where boundaries can be, at most z places
 each, so arrays over edges have shape (p, z, z), indexed by s, a − low_s and b − low_{s+1}. Costs of
 a stage are sums over its units (`costmodels.stage_costs`), so those of an edge are differences of prefix sums, and
-so is all that comes before and after it: Σ_{j<s} is known from a and Σ_{j>s} from b.
+so is all that comes before and after it: Σ_{j<s} is known from a and Σ_{j>s} from b. Where stages are on nodes of
+several kinds it depends on the other cuts too; the least of any is meant then, f and g each for itself.
 
 With f, g the forward and backward seconds of one micro-batch on a stage, w = f + g, m micro-batches, k = in_flight_s
 and τ the send time (part of f and g where sending blocks its sender), the end of the stage's last backward,
@@ -121,10 +122,26 @@ def _sums(pipeline: Pipeline, windows: Windows, per_unit: Floats, extra: Floats 
     """Sum a cost over units; `per_unit` has shape (u,), `extra` (p,) is what a stage has besides."""
     layers, once = sum_layers(pipeline, per_unit), once_per_stage(pipeline, per_unit) + extra
     places = np.minimum(windows.places, pipeline.model.num_layers)
-    start, end = layers[places[:-1]][:, :, None], layers[places[1:]][:, None, :]
+    stage = np.zeros((pipeline.pp, 1), dtype=np.int64) if len(layers) == 1 else np.arange(pipeline.pp)[:, None]
+    start, end = layers[stage, places[:-1]][:, :, None], layers[stage, places[1:]][:, None, :]
+    inside = end - start + once[:, None, None]
+    if len(layers) > 1:
+        return _least_sums(inside, windows)
     until = np.cumsum(once)
     return _Sums(
-        inside=end - start + once[:, None, None],
+        inside=inside,
         before=start + (until - once)[:, None, None],
-        after=layers[-1] - end + (until[-1] - until)[:, None, None],
+        after=layers[0, -1] - end + (until[-1] - until)[:, None, None],
     )
+
+
+def _least_sums(inside: Floats, windows: Windows) -> _Sums:
+    """Return a cost of every edge with the least that all stages before and all after it have, of any cuts."""
+    stages, size, _ = inside.shape
+    edges = np.where(_exists(windows), inside, inf)
+    before, after = np.full((2, stages, size), inf)
+    before[0, 0] = after[-1, 0] = 0.0
+    for s in range(1, stages):
+        before[s] = (before[s - 1, :, None] + edges[s - 1]).min(axis=0)
+        after[-1 - s] = (edges[-s] + after[-s]).min(axis=1)
+    return _Sums(inside=inside, before=before[:, :, None], after=after[:, None, :])

@@ -18,7 +18,11 @@ Times = TypeVar("Times", float, Floats)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """One configuration: `row` and `costs` are a batch of one."""
+    """One configuration: `row` and `costs` are a batch of one.
+
+    In a mixed cluster the costs of units differ from stage to stage (`of_stages`), and what devices have beyond the
+    smallest counts as held less (`costmodels.stage_costs`), so that there is one memory limit.
+    """
 
     model: ModelSpec
     row: Batch
@@ -30,12 +34,21 @@ class Pipeline:
         """The number of stages."""
         return int(self.row.pp[0])
 
+    def of_stages(self, per_unit: Floats) -> Floats:
+        """Return a cost by unit for every stage, (pp, u), of a row of `costs`; (1, u) where it is the same for all."""
+        zones = self.costs.zones
+        by_zone = per_unit.reshape(len(zones), -1)
+        return by_zone if len(zones) == 1 else by_zone[zones.of_rank[0, : self.pp]]
+
+    def _count(self, batch: Batch) -> Floats:
+        return self.costs.zones.take(np.zeros(len(batch), dtype=np.int64)).spread(batch, count_units(self.model, batch))
+
     def cost(self, cuts: Sequence[tuple[int, ...]]) -> tuple[Floats, Floats]:
         """Return step time and peak memory, each (k,), of k cuts: the same sums that `evaluate` takes."""
         repeated = np.zeros(len(cuts), dtype=np.int64)
         batch = replace(self.row.take(repeated), cuts=np.asarray(cuts))
         costs = self.costs.take(repeated)
-        counts = count_units(self.model, batch)
+        counts = self._count(batch)
         weight = sum_units(counts, costs.weight_seconds)
         seconds = ChunkSeconds(
             forward=sum_units(counts, costs.forward_seconds),
@@ -60,7 +73,7 @@ class Pipeline:
     def cost_bytes(self, cuts: Sequence[tuple[int, ...]]) -> Floats:
         """Return the peak memory (k,) of k cuts."""
         repeated = np.zeros(len(cuts), dtype=np.int64)
-        counts = count_units(self.model, replace(self.row.take(repeated), cuts=np.asarray(cuts)))
+        counts = self._count(replace(self.row.take(repeated), cuts=np.asarray(cuts)))
         costs = self.costs.take(repeated)
         held = sum_units(counts, costs.static_bytes)
         held += costs.in_flight[:, : self.pp] * sum_units(counts, costs.in_flight_bytes)

@@ -150,16 +150,26 @@ def _ends(stage: int, starts: Bools, limits: tuple[_Limit, ...]) -> Bools:
 
 
 def sum_layers(pipeline: Pipeline, per_unit: Floats) -> Floats:
-    """Return the sums (L + 1,) of a cost (u,) over the layers before each boundary."""
-    return np.concatenate([[0.0], np.cumsum(per_unit[np.asarray(pipeline.model.layer_blocks)])])
+    """Return the sums (p, L + 1) of a row of costs over the layers before each boundary, were they all on that stage.
+
+    There is one row where units cost the same on all stages.
+    """
+    layers = pipeline.of_stages(per_unit)[:, np.asarray(pipeline.model.layer_blocks)]
+    return np.hstack([np.zeros((len(layers), 1)), np.cumsum(layers, axis=1)])
+
+
+def least_of_layers(pipeline: Pipeline, per_unit: Floats) -> float:
+    """Return the least that all layers together cost, each on any stage."""
+    layers = pipeline.of_stages(per_unit).min(axis=0)[np.asarray(pipeline.model.layer_blocks)]
+    return float(np.cumsum(layers)[-1])
 
 
 def once_per_stage(pipeline: Pipeline, per_unit: Floats) -> Floats:
-    """Return what every stage (p,) has of a cost (u,) whatever its layers: embedding, head and the stage's own."""
-    costs = pipeline.costs
-    once = np.full(pipeline.pp, per_unit[costs.stage])
-    once[0] += per_unit[costs.embedding]
-    once[-1] += per_unit[costs.head]
+    """Return what every stage (p,) has of a row of costs whatever its layers: embedding, head and the stage's own."""
+    costs, units = pipeline.costs, pipeline.of_stages(per_unit)
+    once = np.broadcast_to(units[:, costs.stage], (pipeline.pp,)).copy()
+    once[0] += units[0, costs.embedding]
+    once[-1] += units[-1, costs.head]
     return once
 
 
@@ -178,9 +188,10 @@ def _time_limits(pipeline: Pipeline, seconds: float) -> tuple[_Limit, _Limit]:
     forward, backward = (sum_layers(pipeline, one[0]) for one in (costs.forward_seconds, costs.backward_seconds))
     stage_f, stage_g = (once_per_stage(pipeline, one[0]) for one in (costs.forward_seconds, costs.backward_seconds))
     optimizer = costs.optimizer_seconds[0]
-    optimized = sum_layers(pipeline, optimizer)[-1] + once_per_stage(pipeline, optimizer).sum()
+    optimized = least_of_layers(pipeline, optimizer) + once_per_stage(pipeline, optimizer).sum()
     left = pipeline.busy_seconds(seconds * (1 + ROUNDING)) - optimized / pp
-    whole = (forward[-1] + backward[-1] + (stage_f + stage_g).sum()) * (1 - ROUNDING)
-    busy = _Limit(np.tile(m * (forward + backward), (pp, 1)), left - m * (stage_f + stage_g))
+    layers = least_of_layers(pipeline, costs.forward_seconds[0]) + least_of_layers(pipeline, costs.backward_seconds[0])
+    whole = (layers + (stage_f + stage_g).sum()) * (1 - ROUNDING)
+    busy = _Limit(np.tile(m * (forward + backward), (pp // len(forward), 1)), left - m * (stage_f + stage_g))
     turns = (m - 1) * forward + (m - k)[:, None] * backward
     return busy, _Limit(turns, left - whole - (m - 1) * stage_f - (m - k) * stage_g)

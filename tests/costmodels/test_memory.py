@@ -313,7 +313,7 @@ class TestWhole:
         result = evaluate(
             problem, make_batch(problem, Configuration(dp_replicate=8), Configuration(dp_replicate=8, micro_batch=8))
         )
-        assert result.memory_limit_bytes == 3 * GIB
+        assert result.memory_limit_bytes.tolist() == [3 * GIB] * 2
         assert result.fits.tolist() == [True, False]
         assert (result.fits == (result.peak_memory_bytes <= 3 * GIB)).all()
 

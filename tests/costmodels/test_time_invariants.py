@@ -162,11 +162,11 @@ def mixed(*groups):
     return make_problem(WIDE, cluster=make_cluster(*groups), seq_len=1024)
 
 
-def test_unequal_devices_are_as_slow_as_the_slowest_wherever_it_is():
+def test_unequal_devices_of_a_stage_are_as_slow_as_the_slowest_wherever_it_is():
     configurations = [
         Configuration(tp=4, dp_replicate=2),
         Configuration(dp_shard=8, zero_stage=3),
-        Configuration(pp=2, cp=4),
+        Configuration(cp=4, dp_replicate=2),
     ]
     fast, slow = make_group(1, 4, **FAST), make_group(1, 4, **SLOW)
     both, other = mixed(fast, slow), mixed(slow, fast)

@@ -344,7 +344,7 @@ def small_estimate(**changes):
         "step_seconds_low": 0.9,
         "step_seconds_high": 1.2,
         "breakdown": {"compute": 1.0},
-        "memory": (StageMemory(stage=0, terms={"weights": 2 * 2**30, "activations": 2**30}),),
+        "memory": (StageMemory(stage=0, terms={"weights": 2 * 2**30, "activations": 2**30}, limit_bytes=80 * 10**9),),
         "peak_memory_bytes": 3 * 2**30,
         "memory_limit_bytes": 80 * 10**9,
         "fits": True,
