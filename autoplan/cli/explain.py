@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autoplan.cli.options import CoefficientsOption, JsonOption, PlanArgument, ProfileOption
-from autoplan.cli.output import console
+from autoplan.cli.output import console, working
 from autoplan.spec import Configuration
 
 if TYPE_CHECKING:
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from autoplan.spec import Plan
-    from solver.explain import Comparison, Explanation
+    from solver.comparisons import Comparison
+    from solver.explain import Explanation
     from solver.pins import PinValue
 
 EXAMPLE = "autoplan explain plan.json --why-not tp=4,pp=2"
@@ -25,8 +26,16 @@ def command(
     *,
     why_not: Annotated[
         str | None,
-        typer.Option("--why-not", metavar="NAME=VALUE[,…]", help="Compare with the best plan that has these values."),
+        typer.Option(
+            "--why-not",
+            metavar="NAME=VALUE[,…]",
+            help="Compare with the best plan that has these values: tp=4,pp=2 or pp=2,cuts=0,10,32.",
+        ),
     ] = None,
+    time_limit: Annotated[
+        float,
+        typer.Option("--time-limit", min=0.01, metavar="SECONDS", help="The time that each comparison may take."),
+    ] = 2.0,
     profile: ProfileOption = None,
     coefficients: CoefficientsOption = None,
     as_json: JsonOption = False,
@@ -38,12 +47,14 @@ def command(
     from solver.explain import explain
 
     read = load_plan(plan)
-    explanation = explain(
-        read,
-        profile=None if profile is None else load_profile(profile),
-        coefficients=None if coefficients is None else load_coefficients(coefficients),
-        why_not=None if why_not is None else _read_pins(why_not),
-    )
+    with working("comparing"):
+        explanation = explain(
+            read,
+            profile=None if profile is None else load_profile(profile),
+            coefficients=None if coefficients is None else load_coefficients(coefficients),
+            why_not=None if why_not is None else _read_pins(why_not),
+            seconds_each=time_limit,
+        )
     if as_json:
         typer.echo(to_json(explanation))
     else:
@@ -52,16 +63,17 @@ def command(
 
 def _read_pins(text: str) -> "dict[str, PinValue]":
     from autoplan.errors import ConfigurationError
-    from solver.options import parse_fix
+    from solver.options import parse_fix, split_list
 
     try:
-        return parse_fix(text.split(","))
+        return parse_fix(split_list(text), flag="--why-not")
     except ConfigurationError as problem:
         raise ConfigurationError(problem.message, where=f"--why-not {text}") from None
 
 
 def _render(explanation: "Explanation", plan: "Plan") -> None:
     from autoplan.cli.render import SMALLEST_SHARE, describe_configuration, describe_not_modelled
+    from autoplan.units import format_seconds
 
     out = console()
     out.print(f"[bold]{describe_configuration(plan.configuration)}[/bold]")
@@ -69,10 +81,10 @@ def _render(explanation: "Explanation", plan: "Plan") -> None:
         out.print(sentence)
     for term, share in explanation.shares.items():
         if share >= SMALLEST_SHARE:
-            out.print(f"  {share:6.1%} {term}")
+            out.print(f"  {share:6.1%} {term}, {format_seconds(explanation.terms[term])}")
     _render_stages(explanation, out)
     if explanation.why_not is not None:
-        out.print(f"why not {_describe(explanation.why_not)}")
+        _render_why_not(explanation.why_not, out)
     _render_neighbours(explanation.neighbours, plan, out)
     out.print(describe_not_modelled(plan.estimate))
 
@@ -111,13 +123,15 @@ def _render_neighbours(neighbours: "Sequence[Comparison]", plan: "Plan", out: "C
         table.add_row(
             hang(_describe_change(configuration, plan.configuration, pinned[configuration]), out),
             format_seconds(other.step_seconds or 0.0),
-            f"{other.slower_by or 0.0:.1%}",
+            f"{other.slower_by or 0.0:.1%}" + ("" if other.complete else ", or less"),
             format_bytes(other.peak_memory_bytes or 0),
         )
     out.print(table)
     for other in neighbours:
         if other.configuration is None:
             out.print(f"no plan with {_pins(other)}: {other.reason}")
+    if not all(other.complete for other in neighbours):
+        out.print('"or less": the time limit ended the search for the best such plan (--time-limit)')
 
 
 def _describe_change(configuration: Configuration, own: Configuration, pinned: set[str]) -> str:
@@ -126,9 +140,16 @@ def _describe_change(configuration: Configuration, own: Configuration, pinned: s
 
     names = differing_fields(configuration, own)
     words = {name: describe_choice(name, getattr(configuration, name)) for name in names}
-    asked = ", ".join(word for name, word in words.items() if name in pinned)
+    asked = ", ".join(word for name, word in words.items() if name in pinned) or _same_fields(pinned, configuration)
     others = ", ".join(word for name, word in words.items() if name not in pinned)
     return f"{asked}; then also {others}" if others else asked
+
+
+def _same_fields(pinned: set[str], configuration: Configuration) -> str:
+    """Return what was asked of all layers where the configuration's field has that value already."""
+    from autoplan.cli.render import describe_choice
+
+    return ", ".join(f"{describe_choice(name, getattr(configuration, name))} everywhere" for name in sorted(pinned))
 
 
 def _pins(comparison: "Comparison") -> str:
@@ -137,15 +158,22 @@ def _pins(comparison: "Comparison") -> str:
     return ", ".join(describe_choice(name, pinned) for name, pinned in comparison.pins.items())
 
 
-def _describe(comparison: "Comparison") -> str:
+def _render_why_not(comparison: "Comparison", out: "Console") -> None:
+    """Write how the best plan with the named values compares, term by term, or why there is none."""
     from autoplan.cli.render import describe_configuration
     from autoplan.units import format_bytes, format_seconds
 
-    pins = _pins(comparison)
-    if comparison.step_seconds is None or comparison.slower_by is None or comparison.configuration is None:
-        return f"{pins}: {comparison.reason}"
-    return (
-        f"{pins}: the best such plan is {describe_configuration(comparison.configuration)}, "
+    if comparison.configuration is None or comparison.step_seconds is None or comparison.slower_by is None:
+        out.print(f"why not {_pins(comparison)}: {comparison.reason}")
+        return
+    out.print(
+        f"why not {_pins(comparison)}: the best such plan is {describe_configuration(comparison.configuration)}, "
         f"{format_seconds(comparison.step_seconds)} a step ({comparison.slower_by:+.1%}), "
         f"peak {format_bytes(comparison.peak_memory_bytes or 0)}"
     )
+    for term, seconds in comparison.terms.items():
+        out.print(f"  {'+' if seconds > 0 else '-'}{format_seconds(abs(seconds))} {term}")
+    if not comparison.complete:
+        out.print("  the time limit ended this search: a better such plan may exist (--time-limit)")
+    for why in comparison.not_runnable_reasons:
+        out.print(f"  cannot run here: {why}")

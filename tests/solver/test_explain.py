@@ -3,14 +3,13 @@ from dataclasses import replace
 import pytest
 
 from autoplan.errors import ConfigurationError, ProfileError
-from autoplan.units import GIB
 from costmodels.estimate import estimate
 from solver.assemble import assemble
 from solver.changes import with_memory
 from solver.explain import explain
 from solver.options import SearchOptions
 from solver.search import find, search
-from tests.solver.problems import make_cluster, make_model, make_problem, make_profile
+from tests.solver.problems import make_model, make_problem, make_profile
 
 
 def make_plan(problem, **fix):
@@ -46,38 +45,28 @@ def test_memory_binds_where_more_of_it_would_be_faster():
     assert explain(make_plan(tight)).binds[2].startswith("memory binds: with enough of it a step would take")
 
 
-def test_a_neighbour_is_the_best_plan_with_that_value():
-    problem = make_problem()
-    plan = make_plan(problem, tp=2)
-    neighbours = explain(plan).neighbours
-    pins = [n.pins for n in neighbours]
-    assert {"tp": 1} in pins
-    assert {"tp": 4} in pins
-    assert {"tp": 2} not in pins
-    for neighbour in neighbours:
-        best = find(problem, SearchOptions(fix=neighbour.pins))
-        assert neighbour.configuration == best.configuration
-        assert neighbour.slower_by == pytest.approx(best.step_seconds / plan.estimate.step_seconds - 1)
+def test_terms_are_the_seconds_of_the_shares():
+    plan = make_plan(make_problem())
+    explanation = explain(plan)
+    for term, seconds in explanation.terms.items():
+        assert seconds == explanation.shares[term] * plan.estimate.step_seconds
+    assert explanation.complete
 
 
-def test_why_not_gives_the_best_with_these_pins_and_its_price():
-    problem = make_problem()
-    plan = make_plan(problem)
-    pins = {"tp": 4, "pp": 1}
-    answer = explain(plan, why_not=pins).why_not
-    best = find(problem, SearchOptions(fix=pins))
-    assert answer.configuration == best.configuration
-    assert answer.slower_by == best.step_seconds / plan.estimate.step_seconds - 1
-    assert answer.reason is None
+def test_neighbours_and_the_named_alternative_are_compared():
+    plan = make_plan(make_problem())
+    explanation = explain(plan, why_not={"tp": 4, "pp": 1})
+    assert explanation.why_not.pins == {"tp": 4, "pp": 1}
+    assert explanation.why_not.configuration.tp == 4
+    named = {name for other in explanation.neighbours for name in other.pins}
+    assert {"tp", "pp", "cp", "dp_shard", "micro_batch", "schedule", "virtual_stages", "recompute"} <= named
 
 
-def test_why_not_says_why_it_is_not_valid_or_does_not_fit():
-    plan = make_plan(make_problem(seq_len=8192, cluster=make_cluster(memory=4 * GIB)))
-    invalid = explain(plan, why_not={"tp": 3}).why_not
-    assert invalid.configuration is None
-    assert "tp 3 does not divide" in invalid.reason
-    too_large = explain(plan, why_not={"recompute": "none", "dp_replicate": 4, "micro_batch": 2}).why_not
-    assert "GiB" in too_large.reason
+def test_what_is_cut_short_is_told():
+    explanation = explain(make_plan(make_problem()), seconds_each=1e-9)
+    assert not explanation.complete
+    assert "may bind" in explanation.binds[2]
+    assert all(other.bound is not None for other in explanation.neighbours)
 
 
 def test_why_not_of_what_the_plan_is_already_is_refused():
