@@ -6,19 +6,21 @@ limit of its own; one that was cut short says so, with the value that no plan ha
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from math import gcd
+from math import gcd, inf
 from typing import Any
 
 from autoplan.errors import ConfigurationError
 from autoplan.spec import Configuration, Moe, Plan, Problem
 from autoplan.spec.rules import broken
 from autoplan.spec.value import value
+from autoplan.units import format_seconds
 from costmodels.batch import RECOMPUTES
 from costmodels.estimate import estimate
 from solver.assemble import plan_cuts, plan_recompute
 from solver.infeasible import reason
 from solver.options import CHOICES, SEARCHED, SearchOptions, pins_of_fields, pins_of_layers
 from solver.pins import LayerPins, PinValue, require_pins
+from solver.result import Attempt
 from solver.search import attempt, find
 from solver.space import divisors
 
@@ -79,7 +81,7 @@ def compare(problem: Problem, plan: Plan, difference: Difference, *, seconds: fl
     answer = attempt(problem, options)
     bound = None if answer.complete else answer.bound
     if answer.found is None:
-        why = reason(problem, options, attempt=find) if answer.complete else f"no plan was found in {seconds:g} s"
+        why = reason(problem, options, attempt=find) if answer.complete else _out_of_time(answer, options)
         return Comparison(pins=difference.pins, complete=answer.complete, bound=bound, reason=why)
     found = answer.found
     costs = estimate(problem, found.configuration, found.cuts, layers=found.layers).breakdown
@@ -95,6 +97,13 @@ def compare(problem: Problem, plan: Plan, difference: Difference, *, seconds: fl
         complete=answer.complete,
         bound=bound,
     )
+
+
+def _out_of_time(answer: Attempt, options: SearchOptions) -> str:
+    said = f"no plan was found in {options.time_limit_seconds:g} s"
+    if options.objective != "throughput" or not 0 < answer.bound < inf:
+        return said
+    return f"{said}, none takes less than {format_seconds(answer.bound)} a step"
 
 
 def alternative(plan: Plan, pins: Mapping[str, PinValue]) -> Difference:

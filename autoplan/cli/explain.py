@@ -130,7 +130,7 @@ def _render_neighbours(neighbours: "Sequence[Comparison]", plan: "Plan", out: "C
     for other in neighbours:
         if other.configuration is None:
             out.print(f"no plan with {_pins(other)}: {other.reason}")
-    if not all(other.complete for other in neighbours):
+    if not all(other.complete for other in found.values()):
         out.print('"or less": the time limit ended the search for the best such plan (--time-limit)')
 
 
