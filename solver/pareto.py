@@ -2,9 +2,9 @@
 
 Every point is a search of its own, proved like any other.
 
-- Memory (ε-constraint): the fastest plan, then the fastest one that needs less memory than that, and so on until
-  nothing fits. Memory goes down in steps as large as the wanted number of points makes them; where nothing fits any
-  more they are halved, down to `FINEST` of a device's memory, so that the leanest plan is near the end of the front.
+- Memory (ε-constraint): the fastest plan, then the fastest one that needs less memory than that, and so on down to
+  the leanest plan. Memory goes down in steps as large as the wanted number of points makes them; with steps of a byte
+  the front is whole.
 - Cost: the fastest plan of every cluster that is offered and of its smaller parts (`solver.sizes`), those that cost
   least an hour first. A dearer one is searched only for what is faster than all before it.
 
@@ -13,11 +13,10 @@ A time limit stops between points: what was cut short is left out, and said.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from math import inf
+from math import floor, inf
 
 from autoplan.spec import Problem
 from autoplan.units import format_bytes
-from costmodels.estimate import memory_limit
 from solver.changes import with_memory
 from solver.front import (
     CostUnit,
@@ -30,11 +29,10 @@ from solver.front import (
     without_dominated,
 )
 from solver.options import SearchOptions
+from solver.result import Found
 from solver.series import Series
 from solver.sizes import smaller_clusters
 
-FINEST = 1 / 1024
-"""The share of a device's memory below which steps in memory are not halved any more."""
 FASTER = 1e-6
 """The share of a step by which a plan on dearer devices has to be faster."""
 MOST_POINTS = 12
@@ -45,22 +43,32 @@ OnPoint = Callable[[Point], None]
 def memory_front(
     problem: Problem, options: SearchOptions, *, most: int = MOST_POINTS, on_point: OnPoint | None = None
 ) -> Front:
-    """Return the front of step time against peak memory, of about `most` points; it has none where nothing fits."""
+    """Return the front of step time against peak memory, of at most `most` points (two at least are tried for).
+
+    It has no points where nothing fits.
+    """
     series, unit = Series(options=options), unit_of_one(problem)
     points: list[Point] = []
-    has = limit = memory_limit(problem)
-    step = max(has // most, 1)
-    while not series.stopped:
-        found = series.find(_within(problem, limit), f"plans within {format_bytes(limit)}")
-        if found is not None:
-            points.append(make_point(problem, found, unit))
-            _report(points[-1], on_point)
-        elif points and step > has * FINEST:
-            step = max(step // 2, 1)
-        elif not series.stopped:
-            series.left_out.append(f"nothing fits within {format_bytes(limit)}")
-            break
-        limit = points[-1].peak_memory_bytes - step if points else limit
+
+    def add(found: Found) -> int:
+        points.append(make_point(problem, found, unit))
+        _report(points[-1], on_point)
+        return found.peak_memory_bytes
+
+    fastest = series.find(problem, "the fastest plan")
+    if fastest is not None:
+        needed = add(fastest)
+        leanest = series.find_leanest(problem, "the leanest plan")
+        least = needed if leanest is None else leanest.peak_memory_bytes
+        step = max((needed - least) / max(most - 1, 1), 1.0)
+        while needed - step > least:
+            limit = floor(needed - step)
+            found = series.find(_within(problem, limit), f"plans within {format_bytes(limit)}")
+            if found is None:
+                break
+            needed = add(found)
+        if leanest is not None and least < needed:
+            add(leanest)
     return Front(
         axis="memory",
         cost_unit=unit,

@@ -24,13 +24,19 @@ class Series:
 
         `what` names the search. Once one is cut short the next ones are not begun.
         """
+        return self._attempt(problem, what, replace(self.options, objective="throughput"), cutoff)
+
+    def find_leanest(self, problem: Problem, what: str) -> Found | None:
+        """Return the plan that needs least memory; as `find`."""
+        return self._attempt(problem, what, replace(self.options, objective="memory"), inf)
+
+    def _attempt(self, problem: Problem, what: str, options: SearchOptions, reach: float) -> Found | None:
         if self.stopped:
             return None
-        options = replace(self.options, objective="throughput")
         limit = options.time_limit_seconds
         left = None if limit is None else max(limit - (perf_counter() - self.started), 1e-3)
         try:
-            answer = attempt(problem, replace(options, time_limit_seconds=left), reach=cutoff)
+            answer = attempt(problem, replace(options, time_limit_seconds=left), reach=reach)
         except KeyboardInterrupt:
             self.stop(f"{what}: interrupted")
             return None

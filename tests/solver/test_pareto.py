@@ -47,22 +47,24 @@ def test_with_the_smallest_steps_every_point_of_the_front_is_found():
     assert front.complete
 
 
-def test_few_points_are_on_the_front_and_end_near_the_leanest():
+def test_few_points_are_on_the_front_and_end_with_the_leanest():
     problem = make_problem(cluster=make_cluster(memory=20 * GIB), seq_len=4096)
     front = memory_front(problem, SearchOptions(fix=ONE_STAGE), most=4)
     every = front_of(*every_plan(problem, ONE_STAGE))
     points = [(point.step_seconds, point.peak_memory_bytes) for point in front.points]
-    assert 2 <= len(points) < len(every)
+    assert 2 <= len(points) <= 4 < len(every)
     for point in points:
         assert min(abs(point[0] / other[0] - 1) + abs(point[1] - other[1]) for other in every) < 1e-6
-    assert points[-1][1] - every[-1][1] < 20 * GIB / 512
-    assert any("nothing fits within" in said for said in front.left_out)
+    assert points[-1] == pytest.approx(every[-1])
+    assert front.left_out == ()
 
 
 def test_pipelines_too_need_ever_less_and_take_ever_longer():
     problem = make_problem(model=make_model(layers=6), cluster=make_cluster(memory=12 * GIB), seq_len=4096)
     seen = []
-    front = memory_front(problem, SearchOptions(fix={"pp": 2, "cp": 1, "schedule": "1f1b"}), most=6, on_point=seen.append)
+    front = memory_front(
+        problem, SearchOptions(fix={"pp": 2, "cp": 1, "schedule": "1f1b"}), most=6, on_point=seen.append
+    )
     assert list(front.points) == seen
     for faster, leaner in zip(front.points, front.points[1:], strict=False):
         assert faster.step_seconds < leaner.step_seconds
