@@ -32,6 +32,8 @@ FIELDS = {
     "--forbid": "options.forbid",
     "--top": "options.top",
     "--time-limit": "options.time_limit_seconds",
+    "--objective": "options.objective",
+    "--target-tokens-per-second": "options.target_tokens_per_second",
 }
 """Where a command's flag stands in a request: planning names flags."""
 

@@ -21,8 +21,11 @@ from autoplan.readers.notices import ReaderWarning
 from autoplan.readers.stacks import load_stack, stack_presets
 from autoplan.spec import Cluster, Configuration, ModelSpec, Problem, Profile, Stack
 from autoplan.spec.codec import content_hash, from_jsonable, to_jsonable
-from solver.options import SearchOptions
+from solver.front import Axis
+from solver.options import SearchOptions, pins_of_fields, pins_of_layers
+from solver.pins import LayerPins, require_pins
 
+MOST_CLUSTERS = 16
 _READING = threading.Lock()
 
 
@@ -37,14 +40,19 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """A problem with the options of its search.
+    """What is searched: `asked` on its cluster, or the best of several `problems` on clusters of their own.
 
+    With `axis` the answer is a front of about `points` plans, with `tokens_per_second` a plan for the fewest nodes.
     `hash` is equal for equal requests to one version of autoplan; requests that leave other fields open are not
     equal, since their answers state it.
     """
 
     asked: Asked
+    problems: tuple[Problem, ...]
     options: SearchOptions
+    axis: Axis | None
+    points: int
+    tokens_per_second: float | None
     hash: str
 
 
@@ -54,10 +62,27 @@ def read_search(session: Session, body: PlanRequest | BareModel, *, longest_seco
     A search that asks for no time limit, or for more than `longest_seconds`, gets that one.
     """
     request = PlanRequest(model=body.root) if isinstance(body, BareModel) else body
-    asked = _read(session, request.model, request.cluster, request.workload, stack=request.options.stack)
-    options = _options(request.options, longest_seconds)
-    parts = {"asked": to_jsonable(asked.problem), "defaults": asked.defaults, "options": to_jsonable(options)}
-    return Search(asked=asked, options=options, hash=content_hash({**parts, "version": __version__}))
+    given = request.options
+    asked, problems = _read_all(session, request)
+    options = _options(given, longest_seconds)
+    require_pins(LayerPins.parse(options.pins), asked.problem.model.num_layers)
+    parts = {
+        "asked": [to_jsonable(problem) for problem in problems],
+        "defaults": asked.defaults,
+        "options": to_jsonable(options),
+        "front": None if given.pareto is None else [given.pareto, given.points],
+        "tokens_per_second": given.target_tokens_per_second,
+        "version": __version__,
+    }
+    return Search(
+        asked=asked,
+        problems=problems,
+        options=options,
+        axis=given.pareto,
+        points=given.points,
+        tokens_per_second=given.target_tokens_per_second,
+        hash=content_hash(parts),
+    )
 
 
 def read_estimate(session: Session, body: EstimateRequest) -> tuple[Asked, Configuration]:
@@ -65,6 +90,34 @@ def read_estimate(session: Session, body: EstimateRequest) -> tuple[Asked, Confi
     asked = _read(session, body.model, body.cluster, body.workload, stack=body.options.stack)
     configuration = from_jsonable(Configuration, body.configuration, where="configuration", error=ConfigurationError)
     return asked, configuration
+
+
+def _read_all(session: Session, request: PlanRequest) -> tuple[Asked, tuple[Problem, ...]]:
+    """Return what is asked on the first cluster, and the problem on every cluster.
+
+    What the workload leaves open is chosen for the first. Raises InputError for a front or a target that does not go
+    with the other options.
+    """
+    clusters = request.cluster if isinstance(request.cluster, list) else [request.cluster]
+    if not 1 <= len(clusters) <= MOST_CLUSTERS:
+        raise InputError(f"{len(clusters)} clusters: 1 to {MOST_CLUSTERS}", where="cluster")
+    _check_options(request.options)
+    asked = _read(session, request.model, clusters[0], request.workload, stack=request.options.stack)
+    workload = WorkloadIn.model_validate(to_jsonable(asked.problem.workload))
+    others = [
+        _read(session, request.model, cluster, workload, stack=request.options.stack).problem
+        for cluster in clusters[1:]
+    ]
+    return asked, (asked.problem, *others)
+
+
+def _check_options(given: OptionsIn) -> None:
+    if given.pareto is None:
+        return
+    if given.target_tokens_per_second is not None:
+        raise InputError("asks for one plan: leave pareto out", where="options.target_tokens_per_second")
+    if given.objective != "throughput":
+        raise InputError("a front weighs step time: leave it out", where="options.objective")
 
 
 def _read(session: Session, model: Any, cluster: Any, workload: WorkloadIn, *, stack: str) -> Asked:
@@ -118,7 +171,9 @@ def _workload(given: WorkloadIn, model: ModelSpec, cluster: Cluster, chosen: dic
 
 def _options(given: OptionsIn, longest_seconds: float) -> SearchOptions:
     return SearchOptions(
-        fix=given.fix,
+        fix=pins_of_fields(given.fix),
+        pins=pins_of_layers(given.fix),
+        objective=given.objective,
         forbid=tuple(given.forbid),
         top=given.top,
         time_limit_seconds=min(given.time_limit_seconds or longest_seconds, longest_seconds),

@@ -19,10 +19,13 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from api.db.rows import JobState
+from api.db.rows import JobKind, JobState
 from api.problems import Problem
 from autoplan.spec import AUTOPLAN, Configuration, OptimizerKind, PrecisionKind
+from autoplan.spec.plan import Objective
 from autoplan.spec.value import Size
+from solver.front import Axis
+from solver.pareto import MOST_POINTS
 
 LARGEST_SIZE: int = TypeAdapter(Size).json_schema()["maximum"]
 _TEXT_OR_OBJECT = {"anyOf": [{"type": "string"}, {"type": "object"}]}
@@ -40,7 +43,14 @@ ClusterArgument = Annotated[
         "By default the newest profile's cluster, else the service's own machine."
     ),
 ]
-
+ClustersArgument = Annotated[
+    Any,
+    WithJsonSchema({"anyOf": [*_TEXT_OR_OBJECT["anyOf"], {"type": "array", "items": _TEXT_OR_OBJECT, "maxItems": 16}]}),
+    Field(
+        description="DEVICE:NODESxPER_NODE[+...], a cluster object, or the id of a stored profile; of a list of them "
+        "the best is taken. By default the newest profile's cluster, else the service's own machine."
+    ),
+]
 
 StackArgument = Annotated[str, Field(description="The software whose speed is predicted, by the name of a preset.")]
 
@@ -86,7 +96,9 @@ class EstimateOptionsIn(_Given):
 class OptionsIn(_Given):
     """The limits of a search."""
 
-    fix: dict[str, PinValue] = Field(default={}, description="Pinned fields of the configuration.")
+    fix: dict[str, PinValue] = Field(
+        default={}, description="Pinned fields of the configuration, cuts, layers[0:4].recompute, stages[0].layers."
+    )
     forbid: list[ConditionText] = Field(default=[], max_length=64, description="Regions to leave out, such as 'cp>1'.")
     top: int = Field(default=3, ge=0, le=100, description="How many runners-up to list.")
     time_limit_seconds: float | None = Field(
@@ -94,13 +106,21 @@ class OptionsIn(_Given):
     )
     runnable_only: bool = Field(default=False, description="Leave out what `autoplan run` cannot run here.")
     stack: StackArgument = AUTOPLAN.name
+    objective: Objective = Field(default="throughput", description="What the best plan has least of.")
+    target_tokens_per_second: float | None = Field(
+        default=None, gt=0, allow_inf_nan=False, description="Plan for the fewest nodes of the cluster that reach this."
+    )
+    pareto: Axis | None = Field(
+        default=None, description="Answer with a front of plans: step time against memory, or cost over node counts."
+    )
+    points: int = Field(default=MOST_POINTS, ge=1, le=100, description="About how many a front against memory has.")
 
 
 class PlanRequest(_Given):
     """A planning request; only the model is required."""
 
     model: ModelArgument
-    cluster: ClusterArgument = None
+    cluster: ClustersArgument = None
     workload: WorkloadIn = WorkloadIn()
     options: OptionsIn = OptionsIn()
 
@@ -150,9 +170,13 @@ class ProgressOut(BaseModel):
 
 
 class JobOut(BaseModel):
-    """One search. `defaults` are the values that the request left to the service, `notices` what it passed over."""
+    """One search, for a plan or a front; `plan_id` is the id of either.
+
+    `defaults` are the values that the request left to the service, `notices` what it passed over.
+    """
 
     id: str
+    kind: JobKind
     state: JobState
     created_at: datetime
     started_at: datetime | None
@@ -162,7 +186,7 @@ class JobOut(BaseModel):
     progress: ProgressOut | None
     plan_id: str | None
     problem: Problem | None
-    links: dict[Literal["self", "plan"], str]
+    links: dict[Literal["self", "plan", "front"], str]
 
 
 class PlanItem(BaseModel):

@@ -10,7 +10,14 @@ from math import inf
 from pathlib import Path
 from typing import Any, get_args
 
-from autoplan.errors import ClusterError, CoefficientsError, ConfigurationError, ProfileError, WorkloadError
+from autoplan.errors import (
+    ClusterError,
+    CoefficientsError,
+    ConfigurationError,
+    NoPlanError,
+    ProfileError,
+    WorkloadError,
+)
 from autoplan.readers import load_cluster, load_model, load_profile, parse_cluster, parse_model
 from autoplan.readers.stacks import load_stack
 from autoplan.spec import (
@@ -27,6 +34,7 @@ from autoplan.spec import (
     Stack,
     Workload,
 )
+from autoplan.spec.arrangement import in_order
 from autoplan.spec.plan import OptimizerPlan
 from autoplan.spec.rules import require_valid
 from autoplan.spec.value import LARGEST_SIZE
@@ -109,12 +117,13 @@ def plan_best(
     else:
         choice = _choose_fewest(problems, chosen, tokens_per_second, on_progress)
     best = choice.result.best
+    problem = in_order(choice.problem, best.node_order)
     return assemble(
-        choice.problem,
+        problem,
         best.configuration,
         best.cuts,
         recompute=best.recompute,
-        estimate=estimate_configuration(choice.problem, best.configuration, best.cuts, layers=best.layers),
+        estimate=estimate_configuration(problem, best.configuration, best.cuts, layers=best.layers),
         optimizer=optimizer_plan,
         search=choice.result.search,
         alternatives=choice.result.alternatives,
@@ -144,6 +153,7 @@ def front(
         found = cost_front(problems, chosen, on_point=on_point)
     if not found.points:
         search(problems[0], chosen)  # says why
+        raise NoPlanError("the time did not suffice for a front; " + "; ".join(found.left_out))
     return found
 
 

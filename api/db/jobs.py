@@ -6,14 +6,14 @@ from typing import Any
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from api.db.rows import IdempotencyRow, JobRow, PlanRow, now
+from api.db.rows import IdempotencyRow, JobKind, JobRow, PlanRow, now
 
 UNFINISHED = ("queued", "running")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A plan as its job found it: `content` is its JSON text, the rest what lists show of it."""
+    """A plan or front as its job found it: `content` is its JSON text, the rest what lists show of plans."""
 
     id: str
     content: bytes
@@ -23,9 +23,18 @@ class Answer:
     runnable: bool
 
 
-def add_job(session: Session, job_id: str, *, request_hash: str, defaults: dict[str, Any], notices: list[str]) -> None:
+def add_job(
+    session: Session,
+    job_id: str,
+    *,
+    request_hash: str,
+    defaults: dict[str, Any],
+    notices: list[str],
+    kind: JobKind = "plan",
+) -> None:
     """Record a job that waits for a worker."""
-    session.add(JobRow(id=job_id, request_hash=request_hash, defaults=defaults, notices=notices, state="queued"))
+    asked = {"request_hash": request_hash, "defaults": defaults, "notices": notices}
+    session.add(JobRow(id=job_id, kind=kind, state="queued", **asked))
 
 
 def get_job(session: Session, job_id: str) -> JobRow | None:

@@ -7,6 +7,8 @@ from sqlalchemy import JSON, DateTime, Dialect, ForeignKey, LargeBinary, String,
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 JobState = Literal["queued", "running", "done", "failed", "cancelled"]
+JobKind = Literal["plan", "front"]
+"""What a job comes to: one plan, or a front of them."""
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -42,7 +44,7 @@ def now() -> datetime:
 
 
 class JobRow(Row):
-    """One search that was asked for.
+    """One search that was asked for, and the `kind` of its answer, whose id is `plan_id`.
 
     `request_hash` is equal for equal requests, `defaults` says what was chosen where they left it open, and
     `notices` what was passed over in their model.
@@ -55,6 +57,7 @@ class JobRow(Row):
     request_hash: Mapped[str] = mapped_column(index=True)
     defaults: Mapped[dict[str, Any]]
     notices: Mapped[list[str]]
+    kind: Mapped[str] = mapped_column(default="plan")
     state: Mapped[str] = mapped_column(index=True)
     progress: Mapped[dict[str, Any] | None]
     problem: Mapped[dict[str, Any] | None]
@@ -65,7 +68,7 @@ class JobRow(Row):
 
 
 class PlanRow(Row):
-    """The answer of a job, kept byte for byte, and what the list of plans shows of it.
+    """The answer of a job, a plan or a front, kept byte for byte, and what the list of plans shows of it.
 
     Jobs that differ in their search options alone can come to a plan of the same id.
     """

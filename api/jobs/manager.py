@@ -136,7 +136,12 @@ class Jobs:
         live = _Live(id=str(uuid4()), search=search)
         asked = search.asked
         await self._database.acall(
-            rows.add_job, live.id, request_hash=search.hash, defaults=asked.defaults, notices=list(asked.notices)
+            rows.add_job,
+            live.id,
+            request_hash=search.hash,
+            defaults=asked.defaults,
+            notices=list(asked.notices),
+            kind="plan" if search.axis is None else "front",
         )
         self._live[live.id] = live
         self._queue.put_nowait(live)
@@ -169,7 +174,13 @@ class Jobs:
     async def _search(self, live: _Live, process: SearchProcess) -> dict[str, Any]:
         await self._database.acall(rows.start_job, live.id)
         options = live.search.options
-        request = {"problem": to_jsonable(live.search.asked.problem), "options": to_jsonable(options)}
+        request = {
+            "problems": [to_jsonable(problem) for problem in live.search.problems],
+            "options": to_jsonable(options),
+            "axis": live.search.axis,
+            "points": live.search.points,
+            "tokens_per_second": live.search.tokens_per_second,
+        }
         limit = (options.time_limit_seconds or 0) + GRACE_SECONDS
 
         def note(progress: dict[str, Any]) -> None:

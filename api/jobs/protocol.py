@@ -1,6 +1,7 @@
 """What the service and a search process say to each other: JSON objects, each after its length in four bytes.
 
-To the process: ``{"problem": …, "options": …}``, one search at a time. From it: any number of
+To the process: ``{"problems": […], "options": …, "axis": …, "points": …, "tokens_per_second": …}``, which are those of
+`api.requests.Search`, one search at a time. From it: any number of
 ``{"kind": "progress", "progress": …}``, then ``{"kind": "plan", …}`` or ``{"kind": "problem", "problem": …}``, with a
 ``"traceback"`` when the fault is ours.
 """

@@ -9,15 +9,17 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, BinaryIO
 
 from api.jobs.protocol import encode, read_message
 from api.problems import from_error, internal
 from autoplan.errors import AutoplanError
-from autoplan.planner import plan
+from autoplan.planner import front, plan_best
 from autoplan.spec import Problem
-from autoplan.spec.codec import from_jsonable, to_json, to_jsonable
+from autoplan.spec.codec import content_hash, from_jsonable, to_json, to_jsonable
+from solver.front import Point
 from solver.options import SearchOptions
 from solver.result import Progress
 
@@ -33,23 +35,18 @@ def main() -> None:
 
 
 def search(request: dict[str, Any], answers: BinaryIO) -> dict[str, Any]:
-    """Return the plan of a request, or the problem that it ran into; progress goes to `answers` meanwhile."""
+    """Return the plan or front of a request, or the problem that it ran into; progress goes to `answers` meanwhile."""
 
     def report(progress: Progress) -> None:
         _send(answers, {"kind": "progress", "progress": to_jsonable(progress)})
 
     try:
-        problem = from_jsonable(Problem, request["problem"], where="problem")
+        problems = [from_jsonable(Problem, each, where="problem") for each in request["problems"]]
         options = from_jsonable(SearchOptions, request["options"], where="options")
-        found = plan(
-            problem.model,
-            cluster=problem.cluster,
-            profile=problem.profile,
-            stack=problem.stack,
-            **to_jsonable(problem.workload),
-            options=options,
-            on_progress=report,
-        )
+        if request["axis"] is not None:
+            return _front(problems, options, request, report)
+        rate = request["tokens_per_second"]
+        found = plan_best(problems, options=options, tokens_per_second=rate, on_progress=report)
     except AutoplanError as error:
         return {"kind": "problem", "problem": from_error(error).model_dump()}
     except Exception:  # noqa: BLE001 -- a fault of ours fails one job; the log says how
@@ -62,6 +59,39 @@ def search(request: dict[str, Any], answers: BinaryIO) -> dict[str, Any]:
         "cluster": found.cluster.name,
         "step_seconds": found.estimate.step_seconds,
         "runnable": found.runnable,
+    }
+
+
+def _front(
+    problems: list[Problem], options: SearchOptions, request: dict[str, Any], report: Callable[[Progress], None]
+) -> dict[str, Any]:
+    """Return the front of a request; every point is progress."""
+    count = iter(range(1, sys.maxsize))
+
+    def note(point: Point) -> None:
+        seconds = point.step_seconds
+        report(
+            Progress(
+                phase="search",
+                incumbent_seconds=seconds,
+                incumbent=seconds,
+                bound=None,
+                gap=None,
+                explored=next(count),
+                pruned=0,
+            )
+        )
+
+    found = front(problems, axis=request["axis"], options=options, most_points=request["points"], on_point=note)
+    content = to_json(found, indent=None)
+    return {
+        "kind": "plan",
+        "id": content_hash(to_jsonable(found)),
+        "content": content,
+        "model": problems[0].model.name,
+        "cluster": problems[0].cluster.name,
+        "step_seconds": found.points[0].step_seconds,
+        "runnable": False,
     }
 
 

@@ -21,15 +21,15 @@ def job_url(job_id: str) -> str:
 
 
 def plan_url(row: JobRow) -> str:
-    """Return where the plan is that a job found."""
-    return f"/plans/{row.plan_id}?job={row.id}"
+    """Return where the plan, or the front, is that a job found."""
+    return f"/{row.kind}s/{row.plan_id}?job={row.id}"
 
 
 def show(row: JobRow, jobs: Jobs) -> JobOut:
     """Return what a client sees of a job; a running one's progress comes from the search itself."""
     links = {"self": job_url(row.id)}
     if row.plan_id is not None:
-        links["plan"] = plan_url(row)
+        links[row.kind] = plan_url(row)
     values = {name: getattr(row, name) for name in JobOut.model_fields if name != "links"}
     values["progress"] = jobs.progress(row.id) or row.progress
     return JobOut.model_validate({**values, "links": links})

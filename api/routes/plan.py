@@ -16,6 +16,7 @@ from api.stating import stated
 from api.strict_json import StrictRoute
 from api.wire import JobOut, PlanBody
 from autoplan.spec import Plan
+from solver.front import Front
 
 router = APIRouter(tags=["plans"], route_class=StrictRoute)
 
@@ -38,9 +39,9 @@ _JOB_HEADERS = {
 
 @router.post(
     "/plan",
-    response_model=Plan,
+    response_model=Plan | Front,
     responses={
-        200: {"description": "The plan, as the published JSON Schema says it.", "headers": _HEADERS},
+        200: {"description": "The plan, as the published JSON Schema says it, or the front.", "headers": _HEADERS},
         202: {"model": JobOut, "description": "The search goes on: ask the job.", "headers": _JOB_HEADERS},
         **problems(*BODY_ERRORS, 409, 500, 503),
     },
@@ -61,7 +62,7 @@ async def create_plan(
     header `Autoplan-Defaults`, and in the job; the plan holds the full cluster and workload as always.
 
     The plan comes when it is found within `Prefer: wait=N` seconds (10 unless said), else a 202 with the job.
-    An equal request is answered by the job of the first one.
+    An equal request is answered by the job of the first one. With the option `pareto` the answer is a front of plans.
     """
     search = await database.acall(read_search, body, longest_seconds=settings.search_time_limit_seconds)
     body_hash = hashlib.sha256(await request.body()).hexdigest()
@@ -89,7 +90,7 @@ async def _answer(database: DatabaseDep, jobs: JobsDep, job_id: str) -> Response
 
 async def _plan(database: DatabaseDep, row: JobRow) -> Response:
     assert row.plan_id is not None
-    content = await database.acall(get_plan, row.plan_id, job_id=row.id)
+    content = await database.acall(get_plan, row.plan_id, job_id=row.id, kind=row.kind)
     headers = {"Content-Location": plan_url(row), "Link": f'<{job_url(row.id)}>; rel="via"'}
     headers |= stated(row.defaults, row.notices)
     return Response(content, headers=headers, media_type="application/json")

@@ -11,6 +11,7 @@ from api.openapi import problems
 from api.problems import not_found
 from api.wire import PlanItem, PlanList
 from autoplan.spec import Plan
+from solver.front import Front
 
 router = APIRouter(tags=["plans"])
 
@@ -37,6 +38,19 @@ def read_plan(
     content = database.call(plans.get_plan, plan_id, job_id=job)
     if content is None:
         raise not_found("plan", plan_id)
+    return Response(content, media_type="application/json")
+
+
+@router.get("/fronts/{front_id}", response_model=Front, responses=problems(404))
+def read_front(
+    front_id: str,
+    database: DatabaseDep,
+    job: Annotated[str | None, Query(description="The job whose answer is wanted.")] = None,
+) -> Response:
+    """Give a front of plans out, byte for byte as it was found."""
+    content = database.call(plans.get_plan, front_id, job_id=job, kind="front")
+    if content is None:
+        raise not_found("front", front_id)
     return Response(content, media_type="application/json")
 
 

@@ -13,6 +13,7 @@ ROUTES = {
     "DELETE /jobs/{job_id}": {"200", "404", "409", "500"},
     "GET /plans": {"200", "422", "500"},
     "GET /plans/{plan_id}": {"200", "404", "500"},
+    "GET /fronts/{front_id}": {"200", "404", "500"},
     "POST /estimate": {"200", "500"} | BODY_PROBLEMS,
     "POST /profiles": {"200", "201", "500"} | BODY_PROBLEMS,
     "GET /profiles": {"200", "422", "500"},
@@ -77,6 +78,7 @@ async def test_the_body_of_a_plan_is_a_request_or_a_model(document):
 async def test_the_answers_keep_to_their_schemas(document, client, request_body):
     answers = {
         "Plan": await client.post("/plan", json=request_body),
+        "Front": await client.post("/plan", json={**request_body, "options": {"pareto": "memory", "points": 2}}),
         "PlanList": await client.get("/plans"),
         "ModelList": await client.get("/models"),
         "ClusterList": await client.get("/clusters"),

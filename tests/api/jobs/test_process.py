@@ -16,7 +16,8 @@ pytestmark = pytest.mark.anyio
 
 def request(**options):
     problem = make_problem("gpt2", cluster="a100-80g-sxm:1x2", global_batch=8, seq_len=512)
-    return {"problem": to_jsonable(problem), "options": to_jsonable(SearchOptions(**options))}
+    asked = {"problems": [to_jsonable(problem)], "options": to_jsonable(SearchOptions(**options))}
+    return {**asked, "axis": None, "points": 1, "tokens_per_second": None}
 
 
 @pytest.fixture

@@ -164,7 +164,7 @@ async def test_nothing_fits_is_a_problem_with_remedies(client, is_problem):
         ({"options": {"fix": {"nothing": 1}}}, "options.fix nothing=1"),
         ({"options": {"forbid": ["__import__('os')"]}}, "options.forbid"),
         ({"options": {"time_limit_seconds": 0}}, "options.time_limit_seconds"),
-        ({"options": {"objective": "cost"}}, "options.objective"),
+        ({"options": {"objective": "speed"}}, "options.objective"),
         ({"clusters": "cpu:1x2"}, "clusters"),
     ],
 )
@@ -191,3 +191,61 @@ async def test_a_number_that_nothing_holds_is_a_422(client, llama_3_8b, is_probl
     text = json.dumps({**llama_3_8b, "rope_theta": "HERE"}).replace('"HERE"', number)
     response = await client.post("/plan", content=text, headers={"content-type": "application/json"})
     is_problem(response, 422)
+
+
+SMALL = {"fix": {"pp": 1, "cp": 1}}
+
+
+async def test_a_front_is_an_answer_too_and_no_plan(fresh, request_body, is_problem):
+    options = {**SMALL, "pareto": "memory", "points": 3}
+    response = await fresh.post("/plan", json={**request_body, "options": options})
+    assert response.status_code == 200, response.text
+    front = response.json()
+    assert (front["schema"], front["axis"]) == ("autoplan.front/1", "memory")
+    assert len(front["points"]) > 1
+    where = response.headers["content-location"]
+    assert where.startswith("/fronts/")
+    assert (await fresh.get(where)).content == response.content
+    job = (await fresh.get(job_of(response))).json()
+    assert (job["kind"], job["links"]["front"]) == ("front", where)
+    assert (await fresh.get("/plans")).json()["plans"] == []
+    is_problem(await fresh.get(where.replace("/fronts/", "/plans/")), 404)
+    is_problem(await fresh.get("/fronts/nothing"), 404)
+    other = await fresh.post("/plan", json={**request_body, "options": {**options, "points": 2}})
+    assert job_of(other) != job_of(response)
+
+
+async def test_of_several_clusters_the_best_is_taken(client, request_body):
+    clusters = ["a100-80g-sxm:1x2", "h100-80g-sxm:1x2"]
+    plan = (await client.post("/plan", json={**request_body, "cluster": clusters, "options": SMALL})).json()
+    assert plan["cluster"]["name"] == "h100-80g-sxm:1x2"
+    assert plan["search"]["notes"][0].startswith("a100-80g-sxm:1x2: ")
+    options = {**SMALL, "pareto": "cost"}
+    front = (await client.post("/plan", json={**request_body, "cluster": clusters, "options": options})).json()
+    assert {point["cluster"] for point in front["points"]} <= set(clusters)
+
+
+async def test_the_objective_and_a_target_are_options(client, request_body):
+    plan = (await client.post("/plan", json={**request_body, "options": {**SMALL, "objective": "memory"}})).json()
+    assert plan["search"]["objective"] == "memory"
+    body = {**request_body, "cluster": "a100-80g-sxm:2x2"}
+    plan = (await client.post("/plan", json={**body, "options": {**SMALL, "target_tokens_per_second": 10}})).json()
+    assert plan["cluster"]["name"] == "a100-80g-sxm:1x2"
+
+
+@pytest.mark.parametrize(
+    ("changes", "where"),
+    [
+        ({"options": {"pareto": "memory", "objective": "energy"}}, "options.objective"),
+        ({"options": {"pareto": "cost", "target_tokens_per_second": 5}}, "options.target_tokens_per_second"),
+        ({"options": {"pareto": "speed"}}, "options.pareto"),
+        ({"options": {"fix": {"cuts": "0,4,3"}}}, "options.fix cuts=0,4,3"),
+        ({"options": {"fix": {"layers[20].recompute": "full"}}}, "options.fix layers[20].recompute"),
+        ({"options": {"target_tokens_per_second": 5, "objective": "memory"}}, "options.target_tokens_per_second"),
+        ({"cluster": []}, "cluster"),
+        ({"cluster": ["a100-80g-sxm:1x2", "nothing"]}, "cluster"),
+    ],
+)
+async def test_what_does_not_go_together_names_the_field(changes, where, client, request_body, is_problem):
+    problem = is_problem(await client.post("/plan", json={**request_body, **changes}), 422)
+    assert problem["where"] == where
