@@ -8,6 +8,7 @@ from autoplan.spec import Cluster, Configuration, Problem
 from autoplan.spec.value import value
 from costmodels.energy import SECONDS_PER_HOUR
 from costmodels.hardware import resolve_hardware
+from solver.pins import PinValue, write_pins
 from solver.result import Found
 
 Axis = Literal["memory", "cost"]
@@ -16,13 +17,16 @@ CostUnit = Literal["USD", "device-hours"]
 
 @value
 class Point:
-    """A plan of a front: on which cluster, what it is, and what it takes; `cost` is of a step in the front's unit."""
+    """A plan of a front: on which cluster, what it is, and what it takes; `cost` is of a step in the front's unit.
+
+    `pins` are its cuts and what its layers repeat (`solver.pins`): with all of the configuration they fix the plan.
+    """
 
     cluster: str
     num_nodes: int
     num_devices: int
     configuration: Configuration
-    cuts: tuple[int, ...]
+    pins: dict[str, PinValue]
     step_seconds: float
     tokens_per_second: float
     peak_memory_bytes: int
@@ -52,7 +56,7 @@ def make_point(problem: Problem, found: Found, unit: CostUnit) -> Point:
         num_nodes=problem.cluster.num_nodes,
         num_devices=problem.cluster.num_devices,
         configuration=found.configuration,
-        cuts=found.cuts,
+        pins=write_pins(found.configuration, found.cuts, found.layers),
         step_seconds=found.step_seconds,
         tokens_per_second=problem.workload.tokens / found.step_seconds,
         peak_memory_bytes=found.peak_memory_bytes,

@@ -13,12 +13,13 @@ such as ``layers[0:4].recompute=full``, ``stages[0].layers=10`` and ``cuts=0,20,
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any
 
 import numpy as np
 
 from autoplan.errors import ConfigurationError
+from autoplan.spec import Configuration
 from autoplan.spec.value import LARGEST_SIZE
 from costmodels.batch import RECOMPUTES, Bools
 
@@ -103,6 +104,23 @@ class LayerPins:
             if rank in held:
                 held[rank] += end - first
         return held == self.stages
+
+
+def write_pins(configuration: Configuration, cuts: tuple[int, ...], layers: tuple[int, ...]) -> dict[str, PinValue]:
+    """Return the pins that, with all fields of the configuration pinned, leave one plan alone.
+
+    That are its cuts where it has several chunks, and what layers repeat, by their places in `RECOMPUTES`, where they
+    are not all alike.
+    """
+    pins: dict[str, PinValue] = {} if len(cuts) == 2 else {"cuts": ",".join(map(str, cuts))}
+    if configuration.recompute_layers or set(layers) == {RECOMPUTES.index(configuration.recompute)}:
+        return pins
+    first = 0
+    for mode, run in groupby(layers):
+        end = first + len(list(run))
+        pins[f"layers[{first}:{end}].recompute"] = RECOMPUTES[mode]
+        first = end
+    return pins
 
 
 def is_layer_pin(name: str) -> bool:

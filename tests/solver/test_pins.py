@@ -1,10 +1,12 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from autoplan.errors import ConfigurationError
 from autoplan.spec import Configuration
 from costmodels.batch import Batch
-from solver.pins import LayerPins, is_layer_pin, require_pins
+from solver.pins import LayerPins, is_layer_pin, require_pins, write_pins
 
 
 def configurations(*several):
@@ -138,3 +140,15 @@ def test_a_rank_has_the_layers_of_all_its_chunks():
 )
 def test_names_of_layers_and_stages_are_told_from_fields(name, answer):
     assert is_layer_pin(name) == answer
+
+
+def test_pins_of_a_plan_are_read_back():
+    plain = Configuration(pp=2, recompute="full")
+    assert write_pins(plain, (0, 2, 4), (2, 2, 2, 2)) == {"cuts": "0,2,4"}
+    assert write_pins(replace(plain, pp=1), (0, 4), (2, 2, 2, 2)) == {}
+    pins = write_pins(plain, (0, 1, 4), (2, 0, 0, 1))
+    read = LayerPins.parse(pins)
+    assert read.cuts == (0, 1, 4)
+    assert read.modes == {0: 2, 1: 0, 2: 0, 3: 1}
+    spread = replace(plain, recompute_layers=2)
+    assert write_pins(spread, (0, 2, 4), (0, 2, 0, 2)) == {"cuts": "0,2,4"}
