@@ -37,6 +37,7 @@ from autoplan.spec.problem import num_microbatches
 from autoplan.spec.rules import broken
 from autoplan.spec.tensors import TensorSpec, block_tensors, embedding_tensors, head_tensors, mtp_tensors
 from autoplan.spec.workload import OptimizerKind
+from costmodels.batch import RECOMPUTES
 from costmodels.calibrated import hash_coefficients
 
 _COMPUTE: dict[PrecisionKind, Dtype] = {
@@ -134,9 +135,9 @@ def plan_cuts(plan: Plan) -> tuple[int, ...]:
     return (*sorted(chunk.first_layer for stage in plan.stages for chunk in stage.chunks), plan.model.num_layers)
 
 
-def plan_recompute(plan: Plan) -> tuple[Recompute, ...]:
-    """Return what each layer of a plan repeats."""
-    return tuple(layer.recompute for layer in plan.layers)
+def plan_layers(plan: Plan) -> tuple[int, ...]:
+    """Return what each layer of a plan repeats, as places in `RECOMPUTES`."""
+    return tuple(RECOMPUTES.index(layer.recompute) for layer in plan.layers)
 
 
 def shard(problem: Problem, configuration: Configuration) -> Sharding:

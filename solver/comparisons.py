@@ -16,7 +16,7 @@ from autoplan.spec.value import value
 from autoplan.units import format_seconds
 from costmodels.batch import RECOMPUTES
 from costmodels.estimate import estimate
-from solver.assemble import plan_cuts, plan_recompute
+from solver.assemble import plan_cuts, plan_layers
 from solver.infeasible import reason
 from solver.options import CHOICES, SEARCHED, SearchOptions, pins_of_fields, pins_of_layers
 from solver.pins import LayerPins, PinValue, require_pins
@@ -153,8 +153,8 @@ def _other_methods(c: Configuration) -> Iterator[Difference]:
 def _other_recomputes(plan: Plan) -> Iterator[Difference]:
     """Yield plans all of whose layers repeat the same, unless the plan's do."""
     every = f"layers[0:{plan.model.num_layers}].recompute"
-    for mode in RECOMPUTES:
-        if set(plan_recompute(plan)) != {mode}:
+    for code, mode in enumerate(RECOMPUTES):
+        if set(plan_layers(plan)) != {code}:
             yield Difference(
                 pins={"recompute": mode}, options=SearchOptions(fix={"recompute": mode}, pins={every: mode})
             )
@@ -162,7 +162,7 @@ def _other_recomputes(plan: Plan) -> Iterator[Difference]:
 
 def _keeps(plan: Plan, pins: LayerPins) -> bool:
     """Return whether a plan keeps pins of layers and stages."""
-    modes = [RECOMPUTES.index(mode) for mode in plan_recompute(plan)]
+    modes = plan_layers(plan)
     held = {stage: sum(chunk.num_layers for chunk in plan.stages[stage].chunks) for stage in range(len(plan.stages))}
     return (
         all(modes[layer] == mode for layer, mode in pins.modes.items())

@@ -15,8 +15,8 @@ from costmodels.batch import Batch
 from costmodels.calibrated import with_coefficients
 from costmodels.coefficients import Coefficients
 from costmodels.estimate import stage_costs
-from costmodels.stage_costs import count_units, sum_units
-from solver.assemble import hash_inputs, plan_cuts
+from costmodels.stage_costs import count_units, sum_chunks, sum_units
+from solver.assemble import hash_inputs, plan_cuts, plan_layers
 from solver.changes import AMPLE_MEMORY, with_memory
 from solver.comparisons import Comparison, alternative, compare, neighbours
 from solver.options import SearchOptions
@@ -122,11 +122,12 @@ def _made_otherwise(what: str, made: str | None, given: str | None) -> str:
 
 
 def _stage_loads(problem: Problem, plan: Plan) -> tuple[StageLoad, ...]:
-    cuts = plan_cuts(plan)
-    batch = Batch.of([plan.configuration], np.asarray([cuts]))
+    batch = Batch.of(
+        [plan.configuration], np.asarray([plan_cuts(plan)]), np.asarray([plan_layers(plan)], dtype=np.int8)
+    )
     costs = stage_costs(problem, batch)
     counts = costs.zones.spread(batch, count_units(problem.model, batch))
-    seconds = sum_units(counts, costs.forward_seconds + costs.backward_seconds)[0]
+    seconds = sum_chunks(batch, sum_units(counts, costs.forward_seconds + costs.backward_seconds))[0]
     return tuple(
         StageLoad(
             stage=memory.stage,

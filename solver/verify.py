@@ -20,9 +20,9 @@ import numpy as np
 from autoplan.spec import Configuration, Plan, Problem
 from autoplan.spec.value import value
 from costmodels.arrays import combine
-from costmodels.batch import RECOMPUTES, Batch, Bools
+from costmodels.batch import Batch, Bools
 from costmodels.estimate import estimate
-from solver.assemble import plan_cuts
+from solver.assemble import plan_cuts, plan_layers
 from solver.candidates import count_product, every_configuration
 from solver.exhaustive import Leaders, best_of, cost_all, cost_one
 from solver.objectives import Goal, goal_of
@@ -213,7 +213,7 @@ def result_of(plan: Plan) -> SearchResult:
         best=Found(
             configuration=plan.configuration,
             cuts=plan_cuts(plan),
-            layers=tuple(RECOMPUTES.index(layer.recompute) for layer in plan.layers),
+            layers=plan_layers(plan),
             step_seconds=plan.estimate.step_seconds,
             peak_memory_bytes=plan.estimate.peak_memory_bytes,
         ),

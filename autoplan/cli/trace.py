@@ -52,10 +52,11 @@ def chrome_trace(
     `coefficients` are what the plan was made with, None for a plan that was made without them.
     """
     from costmodels.estimate import timeline
-    from solver.assemble import plan_cuts
+    from solver.assemble import plan_cuts, plan_layers
     from solver.explain import problem_of
 
-    events = timeline(problem_of(plan, profile=profile, coefficients=coefficients), plan.configuration, plan_cuts(plan))
+    problem = problem_of(plan, profile=profile, coefficients=coefficients)
+    events = timeline(problem, plan.configuration, plan_cuts(plan), layers=plan_layers(plan))
     return {
         "displayTimeUnit": "ms",
         "otherData": {"plan": plan.id, "predicted_step_seconds": plan.estimate.step_seconds},

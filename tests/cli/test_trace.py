@@ -3,6 +3,13 @@ from itertools import pairwise
 
 import pytest
 
+from autoplan.cli.trace import chrome_trace
+from autoplan.spec import Configuration
+from costmodels.batch import RECOMPUTES
+from costmodels.estimate import estimate
+from solver.assemble import assemble
+from tests.solver.problems import make_problem
+
 
 @pytest.fixture
 def trace(plan_file, autoplan):
@@ -42,3 +49,20 @@ def test_a_profile_that_the_plan_was_not_made_with_is_refused(plan_file, autopla
     answer = autoplan("trace", plan_file, "--profile", tmp_path / "none.json")
     assert answer.status == 2
     assert "none.json" in answer.err
+
+
+def test_layers_that_repeat_more_take_longer():
+    """The timeline is of the plan's layers, not of a plan whose layers are all alike."""
+    problem = make_problem()
+    configuration = Configuration(pp=2, dp_replicate=2, recompute="full")
+
+    def busy(layers):
+        costs = estimate(problem, configuration, (0, 2, 4), layers=layers)
+        names = tuple(RECOMPUTES[mode] for mode in layers)
+        plan = assemble(problem, configuration, (0, 2, 4), recompute=names, estimate=costs)
+        events = chrome_trace(plan)["traceEvents"]
+        return [sum(event["dur"] for event in events if event["ph"] == "X" and event["tid"] == tid) for tid in (0, 1)]
+
+    some, every = busy((0, 0, 2, 2)), busy((2, 2, 2, 2))
+    assert some[0] < every[0]
+    assert some[1] == pytest.approx(every[1])

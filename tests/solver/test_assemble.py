@@ -206,7 +206,8 @@ def test_context_parallel_ranks_shard_too():
 
 
 def test_a_plan_for_many_ranks_stays_small():
-    problem = make_problem(model=make_model(layers=96, vocab=128256), cluster=make_cluster(nodes=256, per_node=8))
+    cluster = make_cluster(nodes=256, per_node=8)
+    problem = make_problem(model=make_model(layers=96, vocab=128256), cluster=cluster, global_batch=2048)
     plan = assemble(problem, Configuration(dp_shard=2048, zero_stage=3), (0, 96), estimate=ESTIMATE)
     assert len(to_json(plan, indent=None)) < 200_000
 

@@ -3,7 +3,9 @@ from dataclasses import replace
 import pytest
 
 from autoplan.errors import ConfigurationError, ProfileError
-from costmodels.estimate import estimate
+from autoplan.spec import Configuration
+from costmodels.batch import RECOMPUTES
+from costmodels.estimate import estimate, timeline
 from solver.assemble import assemble
 from solver.changes import with_memory
 from solver.explain import explain
@@ -84,3 +86,25 @@ def test_a_plan_is_explained_with_its_own_profile_only():
         explain(measured)
     with pytest.raises(ProfileError, match="the plan was made without a profile"):
         explain(make_plan(problem), profile=profile)
+
+
+@pytest.mark.parametrize(
+    ("degrees", "cuts", "layers"),
+    [
+        ({"recompute": "full"}, (0, 3, 6), (0, 2, 0, 2, 2, 1)),
+        ({"schedule": "interleaved", "virtual_stages": 2}, (0, 1, 3, 5, 6), (0,) * 6),
+        ({"schedule": "zb-v", "virtual_stages": 2}, (0, 1, 3, 5, 6), (0,) * 6),
+    ],
+)
+def test_what_a_stage_takes_is_of_all_its_chunks_and_of_its_own_layers(degrees, cuts, layers):
+    """As in the timeline."""
+    problem = make_problem(model=make_model(layers=6))
+    configuration = Configuration(pp=2, dp_replicate=2, **degrees)
+    costs = estimate(problem, configuration, cuts, layers=layers)
+    names = tuple(RECOMPUTES[mode] for mode in layers)
+    plan = assemble(problem, configuration, cuts, recompute=names, estimate=costs)
+    events = timeline(problem, configuration, cuts, layers=layers)
+    for load in explain(plan, seconds_each=1e-9).stages:
+        kinds = {"forward", "backward", "weight"}
+        seconds = sum(e.duration_seconds for e in events if e.stage == load.stage and e.kind in kinds)
+        assert load.micro_batch_seconds == pytest.approx(seconds / plan.schedule.num_microbatches)
