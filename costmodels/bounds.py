@@ -20,8 +20,7 @@ that is ρ·(T_0 − E_0) or more, E_0 being what the first stage has beside lay
 inequalities of gpipe and of 1f1b, m > p, can be moved towards the other stages so that T_0 with this has the same
 coefficient as the others again: makespan and reduction take at least (m+p−1+ρ)/p·W − ρ·E_0 (`_reduced`).
 
-Of every other schedule only is used that a rank works at least m·W/p, and m times its largest unit, both without what
-pairs of passes hide.
+The other schedules are in `costmodels.schedule_bounds`.
 
 Memory: for any weights λ_r ≥ 0 of the ranks with Σ λ_r = 1 the peak is at least Σ_r λ_r·bytes_r, and a layer adds to
 that no less than on the rank, and on the chunk of it with the fewest micro-batches in flight, where it adds least.
@@ -34,7 +33,8 @@ import numpy as np
 
 from autoplan.spec import ModelSpec
 from costmodels.batch import Batch, Floats, Ints
-from costmodels.pipeline import OVERLAPPED, among, rank_table
+from costmodels.pipeline import rank_table
+from costmodels.schedule_bounds import bound_ranks, is_other
 from costmodels.stage_costs import StageCosts
 
 ROUNDING = 1 - 1e-9
@@ -61,8 +61,7 @@ def bound_seconds(
     the longest that units may take there and back with it.
     """
     counts = count_model(model)
-    paired = among(batch.schedule, OVERLAPPED)[:, None]
-    turn = costs.forward_seconds + costs.backward_seconds - costs.hidden_seconds * paired
+    turn = costs.forward_seconds + costs.backward_seconds
     p, m, per_stage = batch.pp, costs.num_microbatches, turn[:, costs.stage]
     blocked = 2 * (p - 1) * costs.send_seconds
     work = turn[:, :-1] @ counts + batch.chunks * per_stage + np.where(costs.send_blocks, blocked, 0.0)
@@ -79,20 +78,23 @@ def bound_seconds(
     equal = np.where(gpipe | (m > p), work * (m + p - 1 + share) / p - share * first_stage + travel, short)
     heavy = np.where(gpipe, work + (m - 1) * heaviest + travel, m * heaviest)
     makespan = np.maximum(np.maximum(equal, heavy), work + (m - 1) * head + travel)
-    known = gpipe | (batch.schedule == "1f1b")
-    makespan = np.where(known, makespan, m * np.maximum(work / p, heaviest))
     makespan = np.where(p == 1, m * work, makespan)
     first = costs.reduce_seconds[:, costs.embedding] + costs.reduce_seconds[:, costs.stage]
     first = np.where(p == 1, costs.reduce_seconds[:, :-1] @ counts + costs.reduce_seconds[:, costs.stage], first)
+    reduced: Floats = makespan + first
+    if (other := is_other(batch)).any():
+        reduced = np.where(other, bound_ranks(model, batch, costs, forced_seconds=forced_seconds), reduced)
     optimizer = costs.optimizer_seconds[:, :-1] @ counts / p
-    return ((makespan + first + optimizer) * (1 + costs.jitter) + costs.step_seconds) * ROUNDING
+    bound: Floats = ((reduced + optimizer) * (1 + costs.jitter) + costs.step_seconds) * ROUNDING
+    return bound
 
 
 def _reduced(reduce: Floats, turn: Floats, counts: Floats, m: Ints, p: Ints) -> Floats:
     """Return the share ρ (n,) of its turn for which every layer is reduced, as far as the weights can be moved."""
     blocks = np.flatnonzero(counts > 0)
     share = (reduce[:, blocks] / np.maximum(turn[:, blocks], 1e-300)).min(axis=1)
-    return np.minimum(share, (m - 1) / np.maximum(p - 1, 1))
+    moved: Floats = np.minimum(share, (m - 1) / np.maximum(p - 1, 1))
+    return moved
 
 
 def bound_bytes(model: ModelSpec, batch: Batch, costs: StageCosts) -> Floats:
