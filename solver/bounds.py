@@ -53,6 +53,11 @@ class Bounds:
         busy = least_busy_seconds(self.problem, nodes) if self.goal.per_busy_second else 0.0
         return self.goal.bound(seconds, busy_seconds=busy, memory_bytes=needed)
 
+    def reach_seconds(self, nodes: Batch, value: float) -> Any:
+        """Return the step time beyond which no plan below the nodes has as little as `value`."""
+        busy = least_busy_seconds(self.problem, nodes) if self.goal.per_busy_second else 0.0
+        return np.min(self.goal.reach_seconds(value, busy_seconds=busy))
+
     def _of_batches(self, nodes: Batch) -> Floats:
         return self.value(nodes, ideal_seconds(self.problem, nodes))
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from autoplan.spec import Configuration, Recompute
+from autoplan.spec.cluster import NodeOrder
 from autoplan.spec.plan import Alternative, Search
 from autoplan.spec.value import value
 from costmodels.batch import RECOMPUTES
@@ -32,11 +33,13 @@ class Found:
     """A configuration with its best cuts and what its layers repeat, predicted step time and peak memory.
 
     `cuts` are the pp·virtual_stages + 1 boundaries of the chunks, `layers` places in `RECOMPUTES`, one for each layer.
+    `node_order` says which nodes the groups of the cluster have where ranks do not fill them in the given order.
     """
 
     configuration: Configuration
     cuts: tuple[int, ...]
     layers: tuple[int, ...]
+    node_order: NodeOrder | None = None
     step_seconds: float
     peak_memory_bytes: int
 

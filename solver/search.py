@@ -22,22 +22,21 @@ from math import inf
 from time import perf_counter
 from typing import Literal
 
-import numpy as np
-
 from autoplan.errors import NoPlanError, Remedy
 from autoplan.spec import Problem
+from autoplan.spec.arrangement import arrangements
 from autoplan.spec.plan import Alternative, Search
 from costmodels.batch import RECOMPUTES, Batch, Floats
-from costmodels.estimate import evaluate
 from solver import infeasible
 from solver.bounds import Bounds
+from solver.leaders import Leaders
 from solver.leaves import solve
-from solver.objectives import Goal, goal_of
+from solver.objectives import goal_of
 from solver.options import SearchOptions
-from solver.result import Attempt, Found, Leader, Phase, Progress, SearchResult, best_of_each_kind
+from solver.result import Attempt, Found, Phase, Progress, SearchResult
 from solver.space import Space
 from solver.stages.windows import ROUNDING
-from solver.tree import Pool
+from solver.tree import Tree
 
 AT_ONCE = (256, 1024, 8192, 512)
 """Nodes of every level that are taken at a time; of the first ones, until a plan is known, a few."""
@@ -78,14 +77,14 @@ def find(problem: Problem, options: SearchOptions) -> Found | None:
     """Return the best plan, or None when there is none or none was found in time; Ctrl-C is the caller's."""
     run = _Run(problem=problem, options=options, on_progress=None)
     run.explore()
-    return run.leaders[0].found if run.leaders else None
+    return run.leaders.best[0].found if run.leaders else None
 
 
 def attempt(problem: Problem, options: SearchOptions, *, reach: float = inf) -> Attempt:
     """Return the best plan whose value is at most `reach`, in the unit of the objective; Ctrl-C is the caller's."""
     run = _Run(problem=problem, options=replace(options, top=0), on_progress=None, reach=reach)
     run.explore()
-    found = run.leaders[0].found if run.leaders else None
+    found = run.leaders.best[0].found if run.leaders else None
     return Attempt(found=found, bound=min(run.lower_bound(), reach), complete=run.stopped is None)
 
 
@@ -93,16 +92,15 @@ def exists(problem: Problem, options: SearchOptions) -> bool:
     """Return whether there is a plan; the search ends with the first one."""
     run = _Run(problem=problem, options=replace(options, top=0), on_progress=None, first=True)
     run.explore()
-    return bool(run.leaders)
+    return len(run.leaders) > 0
 
 
 @dataclass(slots=True, kw_only=True)
 class _Run:
     """The state of one search.
 
-    `pools` are the nodes of every level that are still to be looked at; `taken` bounds those that are being looked at,
-    and `unsettled` the cuts of configurations that are solved but for a gap. With `first` any plan ends the search; no
-    plan is looked for whose value is above `reach`.
+    There is a tree for every arrangement of the cluster. `taken` bounds the nodes that are being looked at, and
+    `unsettled` the cuts of configurations that are solved but for a gap. With `first` any plan ends the search.
     """
 
     problem: Problem
@@ -111,109 +109,72 @@ class _Run:
     first: bool = False
     reach: float = inf
     started: float = field(default_factory=perf_counter)
-    goal: Goal = field(init=False)
-    space: Space = field(init=False)
-    bounds: Bounds = field(init=False)
-    pools: tuple[Pool, ...] = field(default_factory=lambda: (Pool(), Pool(), Pool(), Pool()))
-    leaders: list[Leader] = field(default_factory=list)
+    leaders: Leaders = field(init=False)
+    trees: tuple[Tree, ...] = field(init=False)
     explored: int = 0
-    pruned: int = 0
     taken: float = 0.0
     unsettled: float = inf
     stopped: Literal["feasible", "time_limit"] | None = None
 
     def __post_init__(self) -> None:
-        self.goal = goal_of(self.problem, self.options.objective)
-        self.space = Space(self.problem, self.options)
-        heaviest = str(self.options.fix.get("recompute", RECOMPUTES[-1]))
-        self.bounds = Bounds(self.problem, self.goal, heaviest=heaviest)
+        goal, heaviest = goal_of(self.problem, self.options.objective), self.options.fix.get("recompute")
+        self.leaders = Leaders(goal=goal, top=self.options.top, reach=self.reach)
+        self.trees = tuple(
+            Tree(
+                problem=arranged,
+                space=Space(arranged, self.options),
+                bounds=Bounds(arranged, goal, heaviest=str(heaviest or RECOMPUTES[-1])),
+            )
+            for arranged in arrangements(self.problem)
+        )
 
     def explore(self) -> None:
         """Look at nodes, best bound first, until the bound passes the cutoff or time is up."""
-        root = self.space.root()
-        self.open(root, np.zeros(len(root)), level=0)
+        for tree in self.trees:
+            tree.plant(self.leaders.cutoff())
+        self.taken = inf
         self.report("bounds")
-        while (level := self.next_level()) is not None and not self.out_of_time():
-            self.look(level)
+        while (place := self.next_place()) is not None and not self.out_of_time():
+            self.look(*place)
             self.report("search")
         if self.stopped is None:
-            self.pruned += sum(pool.drop(self.cutoff()) for pool in self.pools)
+            for tree in self.trees:
+                tree.drop(self.leaders.cutoff())
         self.report("done")
 
-    def next_level(self) -> int | None:
-        """Return the level to take nodes from; None when nothing that is left can be better than the leaders."""
-        heads = [pool.bound for pool in self.pools]
-        if inf > min(heads) <= self.cutoff() and not (self.first and self.leaders):
-            levels = [i for i, head in enumerate(heads) if head < inf]
-            return min(reversed(levels), key=lambda i: heads[i]) if self.leaders else levels[-1]
-        return None
+    def next_place(self) -> tuple[Tree, int] | None:
+        """Return the tree and level to take nodes from; None when nothing left can be better than the leaders."""
+        heads = [(pool.bound, -level, i) for i, tree in enumerate(self.trees) for level, pool in enumerate(tree.pools)]
+        heads = [head for head in heads if head[0] < inf]
+        if not heads or min(heads)[0] > self.leaders.cutoff() or (self.first and self.leaders):
+            return None
+        _, level, i = min(heads) if self.leaders else min(heads, key=lambda head: (head[1], head[0], head[2]))
+        return self.trees[i], -level
 
-    def look(self, level: int) -> None:
+    def look(self, tree: Tree, level: int) -> None:
         """Take some nodes of a level and open them, or solve them where they are configurations."""
-        pool = self.pools[level]
+        pool = tree.pools[level]
         self.taken = pool.bound
         count = (AT_ONCE if self.leaders else AT_FIRST)[level]
-        nodes, least = pool.pop(count, within=min(self.cutoff(), pool.bound * (1 + NEAR)))
+        nodes, least = pool.pop(count, within=min(self.leaders.cutoff(), pool.bound * (1 + NEAR)))
         if level == CONFIGURATIONS:
-            self.solve(nodes, least)
+            self.solve(tree, nodes, least)
         else:
-            self.open(nodes, least, level=level + 1)
-
-    def open(self, nodes: Batch, least: Floats, *, level: int) -> None:
-        """Put the children of nodes into the pool of their level, but those that cannot be better than the leaders."""
-        children, parents = self.space.refine(nodes, level)
-        found = np.maximum(self.bounds.of(children, level), least[parents])
-        keep = np.isfinite(found) & (found <= self.cutoff())
-        self.pruned += len(keep) - int(keep.sum())
-        self.pools[level].push(children.take(keep), found[keep])
-        self.taken = inf
-
-    def solve(self, configurations: Batch, least: Floats) -> None:
-        """Solve configurations and enter what is found; those that the time does not suffice for go back."""
-        before = self.explored
-        for solved in solve(self.problem, configurations, least, cutoff=self.cutoff, stop=self.out_of_time):
-            self.unsettled = min(self.unsettled, solved.bound_seconds)
-            self.explored += solved.count
-            self.taken = solved.left_seconds
-            if solved.found is not None:
-                self.enter(solved.found)
+            tree.open(nodes, least, level=level + 1, cutoff=self.leaders.cutoff())
         if self.stopped is None:
-            self.pruned += len(configurations) - (self.explored - before)
             self.taken = inf
 
-    def enter(self, batch: Batch) -> None:
-        """Enter what fits among the leaders, the best of every kind; a configuration comes once."""
-        evaluation = evaluate(self.problem, batch)
-        values = np.where(evaluation.fits, self.goal.value(evaluation), inf)
-        for i in np.argsort(values, kind="stable").tolist():
-            if not evaluation.fits[i] or values[i] > self.cutoff():
-                break
-            found = Found(
-                configuration=batch.configuration(i),
-                cuts=tuple(batch.cuts[i, : int(batch.chunks[i]) + 1].tolist()),
-                layers=self.layers_of(batch, i),
-                step_seconds=float(evaluation.step_seconds[i]),
-                peak_memory_bytes=round(float(evaluation.peak_memory_bytes[i])),
-            )
-            leaders = [*self.leaders, Leader(value=float(values[i]), found=found)]
-            self.leaders = best_of_each_kind(leaders)[: self.options.top + 1]
-
-    def layers_of(self, batch: Batch, i: int) -> tuple[int, ...]:
-        """Return what the layers of configuration i repeat, as places in `RECOMPUTES`."""
-        if batch.layers is not None:
-            return tuple(batch.layers[i].tolist())
-        spread = batch.configuration(i).spread_recompute(self.problem.model.num_layers)
-        return tuple(map(RECOMPUTES.index, spread))
-
-    def cutoff(self) -> float:
-        """Return the value beyond which a configuration cannot enter the leaders any more."""
-        if len(self.leaders) <= self.options.top:
-            return self.reach
-        return min(self.reach, self.leaders[-1].value * (1 + ROUNDING))
-
-    def bound(self) -> float:
-        """Return a lower bound on the value of everything that is not solved; inf when all is."""
-        return min(self.taken, *(pool.bound for pool in self.pools))
+    def solve(self, tree: Tree, configurations: Batch, least: Floats) -> None:
+        """Solve configurations and enter what is found."""
+        before = self.explored
+        for solved in solve(tree.bounds, configurations, least, cutoff=self.leaders.cutoff, stop=self.out_of_time):
+            self.unsettled = min(self.unsettled, solved.bound)
+            self.explored += solved.count
+            self.taken = solved.left
+            if solved.found is not None:
+                self.leaders.enter(tree.problem, solved.found)
+        if self.stopped is None:
+            tree.pruned += len(configurations) - (self.explored - before)
 
     def out_of_time(self) -> bool:
         """Return whether the search was stopped or its time limit has passed, and note it."""
@@ -226,7 +187,7 @@ class _Run:
         """Hand the state of the search to `on_progress`."""
         if self.on_progress is None:
             return
-        best, bound = self.leaders[0] if self.leaders else None, self.lower_bound()
+        best, bound = self.leaders.best[0] if self.leaders else None, self.lower_bound()
         self.on_progress(
             Progress(
                 phase=phase,
@@ -239,20 +200,24 @@ class _Run:
             )
         )
 
+    @property
+    def pruned(self) -> int:
+        """How many nodes of all trees were ruled out."""
+        return sum(tree.pruned for tree in self.trees)
+
     def lower_bound(self) -> float:
         """Return a lower bound on the best value of the whole space; inf when nothing is in it.
 
         It is the best value itself where the bound is below it by no more than rounding.
         """
-        left = min(self.bound(), self.unsettled)
-        best = self.leaders[0].value if self.leaders else inf
+        left, best = min(self.taken, self.unsettled, *(tree.bound for tree in self.trees)), self.leaders.value
         return best if left >= best * (1 - ROUNDING) else left
 
     def result(self) -> SearchResult | None:
         """Return what was found and proved, if anything was."""
         if not self.leaders:
             return None
-        best, bound = self.leaders[0], self.lower_bound()
+        (best, *others), bound = self.leaders.best, self.lower_bound()
         return SearchResult(
             best=best.found,
             search=Search(
@@ -271,6 +236,6 @@ class _Run:
                     step_seconds=leader.found.step_seconds,
                     peak_memory_bytes=leader.found.peak_memory_bytes,
                 )
-                for leader in self.leaders[1:]
+                for leader in others
             ),
         )

@@ -5,8 +5,11 @@ from math import inf
 
 import numpy as np
 
+from autoplan.spec import Problem
 from costmodels.arrays import combine
 from costmodels.batch import Batch, Floats
+from solver.bounds import Bounds
+from solver.space import LEVELS, Space
 
 
 @dataclass(slots=True)
@@ -56,3 +59,39 @@ class Pool:
             bounds = np.concatenate(self.bounds)
             order = np.argsort(bounds, kind="stable")
             self.nodes, self.bounds = [nodes.take(order)], [bounds[order]]
+
+
+@dataclass(slots=True, kw_only=True)
+class Tree:
+    """The space of one arrangement of the cluster: `pools` of the nodes of every level.
+
+    `pruned` counts the nodes that were ruled out.
+    """
+
+    problem: Problem
+    space: Space
+    bounds: Bounds
+    pools: tuple[Pool, ...] = field(default_factory=lambda: tuple(Pool() for _ in LEVELS))
+    pruned: int = 0
+
+    @property
+    def bound(self) -> float:
+        """The least bound of all nodes; inf when there are none."""
+        return min(pool.bound for pool in self.pools)
+
+    def plant(self, cutoff: float) -> None:
+        """Open the root."""
+        root = self.space.root()
+        self.open(root, np.zeros(len(root)), level=0, cutoff=cutoff)
+
+    def open(self, nodes: Batch, least: Floats, *, level: int, cutoff: float) -> None:
+        """Put the children of nodes into the pool of their level, but those that are ruled out."""
+        children, parents = self.space.refine(nodes, level)
+        found = np.maximum(self.bounds.of(children, level), least[parents])
+        keep = np.isfinite(found) & (found <= cutoff)
+        self.pruned += len(keep) - int(keep.sum())
+        self.pools[level].push(children.take(keep), found[keep])
+
+    def drop(self, above: float) -> None:
+        """Rule out all nodes whose bound is above a limit."""
+        self.pruned += sum(pool.drop(above) for pool in self.pools)

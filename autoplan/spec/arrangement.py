@@ -52,6 +52,12 @@ def arrangements(problem: Problem) -> tuple[Problem, ...]:
     return tuple(found.values())
 
 
+def in_order(problem: Problem, node_order: NodeOrder | None) -> Problem:
+    """Return the problem with its cluster in the order that one of its `arrangements` has."""
+    runs = _runs(problem)
+    return problem if node_order is None else _arranged(problem, tuple(runs.index(run) for run in node_order))
+
+
 def device_order(cluster: Cluster, node_order: NodeOrder | None) -> tuple[int, ...]:
     """Return for every rank of the mesh the number that its device has in the cluster as it was given.
 
