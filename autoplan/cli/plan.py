@@ -1,6 +1,7 @@
 """`autoplan plan`: search for the configuration that fits and is best."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -9,6 +10,8 @@ import typer
 from autoplan.cli.options import (
     ClustersOption,
     CoefficientsOption,
+    DerateOption,
+    ExcludeNodeOption,
     GlobalBatchOption,
     JsonOption,
     ModelArgument,
@@ -44,6 +47,8 @@ def command(
     model: ModelArgument,
     *,
     cluster: ClustersOption = None,
+    exclude_node: ExcludeNodeOption = None,
+    derate: DerateOption = None,
     global_batch: GlobalBatchOption,
     seq_len: SeqLenOption,
     profile: ProfileOption = None,
@@ -78,6 +83,9 @@ def command(
             "--target-tokens-per-second", min=0.0, metavar="RATE", help="The fewest nodes of the cluster for this."
         ),
     ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Check a small problem's plan by brute force over all candidates.")
+    ] = False,
     lr: Annotated[float | None, typer.Option("--lr", min=1e-12, max=1e3, help="Learning rate after warm-up.")] = None,
     warmup_steps: Annotated[
         int | None,
@@ -116,11 +124,14 @@ def command(
         coefficients=coefficients,
         stack=stack,
     )
+    problems = _change_nodes(problems, exclude_node or [], derate or [])
+    if verify:
+        _check_verifiable(problems, options, alone=pareto is None and target is None)
     if pareto is not None:
         _answer_front(problems, pareto, options, points=points, target=target, out=out, as_json=as_json)
         return
     settings = _optimizer_plan(optimizer, lr, warmup_steps)
-    _answer_plan(problems, options, settings, target=target, out=out, as_json=as_json)
+    _answer_plan(problems, options, settings, target=target, verify=verify, out=out, as_json=as_json)
 
 
 def _make_problems(model: str, clusters: Sequence[str | None], **asked: Any) -> "list[Problem]":
@@ -130,23 +141,55 @@ def _make_problems(model: str, clusters: Sequence[str | None], **asked: Any) -> 
     return [make_problem(spec, cluster=cluster, **asked) for cluster in clusters]
 
 
+def _change_nodes(problems: "list[Problem]", exclude: Sequence[int], derate: Sequence[str]) -> "list[Problem]":
+    """Return the problems without dead nodes and with slow ones; raises ClusterError that names the flag."""
+    from autoplan.errors import ClusterError
+    from autoplan.readers.nodes import change_nodes
+
+    if not exclude and not derate:
+        return problems
+    if len(problems) > 1:
+        raise ClusterError("nodes are numbered in one cluster", where="--exclude-node" if exclude else "--derate")
+    cluster = change_nodes(problems[0].cluster, exclude=exclude, derate=derate)
+    return [replace(problems[0], cluster=cluster)]
+
+
+def _check_verifiable(problems: "Sequence[Problem]", options: "SearchOptions", *, alone: bool) -> None:
+    from autoplan.cli.verification import FLAG, require_small
+    from autoplan.errors import ConfigurationError
+
+    if len(problems) > 1 or not alone:
+        raise ConfigurationError("checks the plan of one search on one cluster", where=FLAG)
+    require_small(problems[0], options)
+
+
 def _answer_plan(
     problems: "Sequence[Problem]",
     options: "SearchOptions",
     settings: "OptimizerPlan",
     *,
     target: float | None,
+    verify: bool,
     out: Path | None,
     as_json: bool,
 ) -> None:
     from autoplan.cli.render import render_plan
+    from autoplan.cli.verification import verify_plan
+    from autoplan.errors import NoPlanError
     from autoplan.planner import plan_best
     from autoplan.spec.codec import to_json
 
-    with search_progress() as show:
-        found = plan_best(
-            problems, options=options, tokens_per_second=target, optimizer_plan=settings, on_progress=show
-        )
+    try:
+        with search_progress() as show:
+            found = plan_best(
+                problems, options=options, tokens_per_second=target, optimizer_plan=settings, on_progress=show
+            )
+    except NoPlanError:
+        if verify and options.time_limit_seconds is None:
+            say(verify_plan(problems[0], options, None))
+        raise
+    if verify:
+        say(verify_plan(problems[0], options, found))
     text = to_json(found)
     if out is not None:
         write_text(out, text + "\n")
@@ -195,8 +238,6 @@ def _answer_front(
 
 
 def _optimizer_plan(optimizer: OptimizerKind, lr: float | None, warmup_steps: int | None) -> "OptimizerPlan":
-    from dataclasses import replace
-
     from solver.assemble import default_optimizer
 
     usual = default_optimizer(optimizer)

@@ -174,3 +174,35 @@ def test_the_objective_is_in_the_plan(objective, autoplan, asked):
     fix = ["--fix", "pp=1", "--fix", "cp=1", "--objective", objective, "--json"]
     search = autoplan("plan", *asked, *fix).json["search"]
     assert (search["objective"], search["status"]) == (objective, "optimal")
+
+
+def test_a_small_problem_is_verified_by_brute_force(autoplan, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(tiny_config()))
+    some = [str(tmp_path), "--cluster", "cpu:1x2", "--global-batch", "2", "--seq-len", "64", "--fix", "recompute=none"]
+    answer = autoplan("plan", *some, "--verify", "--json")
+    assert answer.status == 0
+    assert "candidates, none better" in answer.err
+    assert answer.json["search"]["status"] == "optimal"
+    refused = autoplan("plan", *some, "--verify", "--pareto", "memory")
+    assert (refused.status, "--verify" in refused.err) == (2, True)
+
+
+def test_dead_and_slow_nodes_are_left_out_or_slower(autoplan):
+    some = [
+        "gpt2",
+        "--cluster",
+        "h100-80g-sxm:2x4",
+        "--global-batch",
+        "16",
+        "--seq-len",
+        "512",
+        "--fix",
+        "pp=1",
+        "--json",
+    ]
+    plan = autoplan("plan", *some, "--exclude-node", "1").json
+    assert sum(group["num_nodes"] for group in plan["cluster"]["groups"]) == 1
+    slow = autoplan("plan", *some, "--derate", "1=0.5").json
+    assert slow["estimate"]["step_seconds"] > autoplan("plan", *some).json["estimate"]["step_seconds"]
+    answer = autoplan("plan", *some, "--cluster", "h100-80g-sxm:1x4", "--exclude-node", "1")
+    assert (answer.status, "--exclude-node" in answer.err) == (2, True)
