@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from autoplan.spec import Problem
+from autoplan.spec.arrangement import in_order
 from autoplan.spec.plan import Objective
 from autoplan.units import format_bytes, format_seconds
 from costmodels.estimate import estimate
@@ -110,7 +111,8 @@ def _weigh(problem: Problem, found: Found, objective: Objective, unit: CostUnit)
             cost = cost_per_second(problem, unit) * found.step_seconds
             return cost, f"{cost:,.3g} {unit} and {seconds}"
         case "energy":
-            joules = estimate(problem, found.configuration, found.cuts, layers=found.layers).energy_joules or 0.0
+            arranged = in_order(problem, found.node_order)
+            joules = estimate(arranged, found.configuration, found.cuts, layers=found.layers).energy_joules or 0.0
             return joules, f"{joules / 1e3:,.3g} kJ and {seconds}"
         case "memory":
             needed = found.peak_memory_bytes

@@ -11,6 +11,7 @@ from typing import Any
 
 from autoplan.errors import ConfigurationError
 from autoplan.spec import Configuration, Moe, Plan, Problem
+from autoplan.spec.arrangement import in_order
 from autoplan.spec.rules import broken
 from autoplan.spec.value import value
 from autoplan.units import format_seconds
@@ -83,8 +84,8 @@ def compare(problem: Problem, plan: Plan, difference: Difference, *, seconds: fl
     if answer.found is None:
         why = reason(problem, options, attempt=find) if answer.complete else _out_of_time(answer, options)
         return Comparison(pins=difference.pins, complete=answer.complete, bound=bound, reason=why)
-    found = answer.found
-    costs = estimate(problem, found.configuration, found.cuts, layers=found.layers).breakdown
+    found, arranged = answer.found, in_order(problem, answer.found.node_order)
+    costs = estimate(arranged, found.configuration, found.cuts, layers=found.layers).breakdown
     return Comparison(
         pins=difference.pins,
         configuration=found.configuration,
@@ -93,7 +94,7 @@ def compare(problem: Problem, plan: Plan, difference: Difference, *, seconds: fl
         slower_by=found.step_seconds / plan.estimate.step_seconds - 1,
         peak_memory_bytes=found.peak_memory_bytes,
         terms=_longer(costs, plan.estimate.breakdown, least=NOTABLE * found.step_seconds),
-        not_runnable_reasons=broken(problem, found.configuration, kind="runnable"),
+        not_runnable_reasons=broken(arranged, found.configuration, kind="runnable"),
         complete=answer.complete,
         bound=bound,
     )

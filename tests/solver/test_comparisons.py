@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 
 from autoplan.errors import ConfigurationError
+from autoplan.spec.arrangement import in_order
 from autoplan.units import GIB
 from costmodels.estimate import estimate
 from solver.assemble import assemble
@@ -18,6 +19,7 @@ AMPLE = 60.0
 def make_plan(problem, **fix):
     result = search(problem, SearchOptions(fix=fix, top=0))
     best = result.best
+    problem = in_order(problem, best.node_order)
     found = estimate(problem, best.configuration, best.cuts, layers=best.layers)
     return assemble(
         problem, best.configuration, best.cuts, estimate=found, recompute=best.recompute, search=result.search
@@ -133,3 +135,14 @@ def test_comparisons_follow_the_plan_s_objective():
     difference = alternative(plan, {"tp": 4})
     fast, small = (compare(problem, each, difference, seconds=AMPLE) for each in (plan, lean))
     assert small.peak_memory_bytes < fast.peak_memory_bytes
+
+
+def test_in_a_mixed_cluster_alternatives_have_orders_of_their_own():
+    fast, slow = make_cluster(), make_cluster(memory=20 * GIB)
+    mixed = replace(fast, name="mixed", groups=(*slow.groups, *fast.groups))
+    problem = make_problem(cluster=mixed, seq_len=4096)
+    plan = make_plan(problem, pp=2, cp=1, tp=1, micro_batch=1)
+    comparison = compare(problem, plan, alternative(plan, {"pp": 4, "cp": 1, "tp": 1}), seconds=AMPLE)
+    assert sum(comparison.terms.values()) == pytest.approx(
+        comparison.step_seconds - plan.estimate.step_seconds, rel=1e-3
+    )
