@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,10 @@ from autoplan.spec.codec import from_json, to_json
 from autoplan.spec.plan import Plan, read_plan
 from autoplan.spec.problem import Problem
 from autoplan.spec.rules import broken
+from autoplan.units import format_bytes
 
+_SAME_MEMORY = 0.97
+"""Devices of one kind report memory that differs by less than this, by driver and error correction."""
 _NEEDED_BYTES = 2**16  # run.json and the first hundred lines of metrics.jsonl
 
 
@@ -50,7 +54,10 @@ def check_options(options: RunOptions) -> RunOptions:
 
 
 def check_machine(plan: Plan) -> None:
-    """Raise PlanError when this machine alone cannot hold the plan's ranks; a CPU holds any number."""
+    """Raise PlanError when this machine alone cannot hold the plan's ranks, or is not of the plan's cluster.
+
+    A CPU holds any number of ranks; GPUs must have the memory of the plan's.
+    """
     nodes, ranks = plan.cluster.num_nodes, plan.configuration.world_size
     if nodes > 1:
         raise PlanError(
@@ -65,6 +72,18 @@ def check_machine(plan: Plan) -> None:
             raise PlanError(
                 f"the plan needs {ranks} CUDA devices, this machine has {torch.cuda.device_count()}", where="cluster"
             )
+        _check_memory(plan, [torch.cuda.get_device_properties(rank).total_memory for rank in range(ranks)])
+
+
+def _check_memory(plan: Plan, has: Sequence[int]) -> None:
+    """Raise PlanError when a device has less memory than those that the plan was made for."""
+    device = plan.cluster.groups[0].device
+    if min(has) < _SAME_MEMORY * device.memory_bytes:
+        raise PlanError(
+            f"the plan is for {device.slug} of {format_bytes(device.memory_bytes)}, a device here has "
+            f"{format_bytes(min(has))}: plan for this machine",
+            where="cluster",
+        )
 
 
 def note_shared_cores(plan: Plan) -> str | None:

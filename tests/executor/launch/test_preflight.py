@@ -39,6 +39,14 @@ def test_a_cpu_holds_any_number_of_ranks_and_other_machines_must_exist():
         preflight.check_machine(tiny_plan(nodes=2, dp_replicate=4))
 
 
+def test_a_plan_for_larger_devices_is_refused():
+    plan = tiny_plan(kind="cuda", dp_replicate=2)
+    memory = plan.cluster.groups[0].device.memory_bytes
+    preflight._check_memory(plan, [memory, int(0.98 * memory)])
+    with pytest.raises(PlanError, match=r"cluster: the plan is for .* GiB, a device here has"):
+        preflight._check_memory(plan, [memory, memory // 2])
+
+
 def test_torchrun_with_another_number_of_ranks_is_refused(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "3")
     with pytest.raises(PlanError, match="the plan has 2 ranks, torchrun started 3"):
