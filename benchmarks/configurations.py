@@ -57,6 +57,7 @@ def _axes(problem: Problem, schedules: Sequence[Schedule]) -> list[dict[str, Any
         {"micro_batch": np.asarray(divisors(problem.workload.global_batch))},
         {"recompute": np.asarray(get_args(Recompute))},
         {"recompute_layers": np.zeros(1, dtype=np.int64)},
+        {"uneven_shares": np.zeros(1, dtype=np.bool_)},
         {"ep": parts},
         {"etp": parts},
     ]

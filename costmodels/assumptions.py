@@ -50,6 +50,8 @@ def find_assumptions(problem: Problem, batch: Batch, resolved: Resolved, zones: 
 def _of_zones(problem: Problem, batch: Batch, zones: Zones) -> list[str]:
     if not is_mixed(problem.cluster):
         return []
+    if batch.uneven_shares[0]:
+        return ["replicas take micro-batches by the speed of their nodes, and gradients are weighed by their tokens"]
     if batch.pp[0] == 1:
         return ["mixed cluster: every rank is as slow and as small as the weakest device and link"]
     said = ["mixed cluster: messages between stages take as long as between the nodes with the slowest links"]

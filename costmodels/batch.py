@@ -47,6 +47,7 @@ class Batch:
     virtual_stages: Ints
     recompute: Strings
     recompute_layers: Ints
+    uneven_shares: Bools
     cuts: Cuts
     layers: Modes | None = None
 

@@ -40,6 +40,7 @@ from costmodels.pipeline import Event, in_flight
 from costmodels.stage_costs import StageCosts, count_units
 from costmodels.step_terms import sends_block, simulate_events
 from costmodels.uncertainty import find_sources, step_range
+from costmodels.uneven import find_pace, find_shares
 from costmodels.unit_costs import UnitCosts, join_zones, unit_costs
 from costmodels.zones import Zones, find_zones
 
@@ -50,6 +51,7 @@ __all__ = [
     "evaluate",
     "lower_bounds",
     "memory_limit",
+    "replica_shares",
     "stage_costs",
     "timeline",
 ]
@@ -129,14 +131,31 @@ def timeline(
     """
     require_valid(problem, configuration)
     batch, costs, zones = _costs_of_one(problem, configuration, cuts, layers, None)
+    counts = count_units(problem.model, batch)
+    pace = find_pace(problem, batch, zones, costs.seconds, counts)
     return simulate_events(
         batch,
-        costs.seconds,
-        zones.spread(batch, count_units(problem.model, batch)),
+        pace.seconds,
+        pace.zones.spread(batch, counts),
         0,
-        num_microbatches=num_microbatches(problem, batch),
+        num_microbatches=pace.num_microbatches,
         send_blocks=np.array([sends_block(problem, costs.resolved.hardware)]),
     )
+
+
+def replica_shares(
+    problem: Problem, configuration: Configuration, *, layers: Sequence[int] | None = None
+) -> tuple[tuple[int, int], ...]:
+    """Return how many replicas, in the order of the mesh, take how many micro-batches each.
+
+    The slowest is done as early as can be where shares are uneven. Arguments as for `estimate`; raises
+    ConfigurationError as it does.
+    """
+    require_valid(problem, configuration)
+    if not configuration.uneven_shares:
+        return ((configuration.dp_replicate, int(num_microbatches(problem, configuration))),)
+    batch, costs, zones = _costs_of_one(problem, configuration, None, layers, None)
+    return find_shares(problem, batch, zones, costs.seconds, count_units(problem.model, batch))
 
 
 def _stage_memory(problem: Problem, batch: Batch, costs: UnitCosts, zones: Zones) -> tuple[StageMemory, ...]:

@@ -19,6 +19,7 @@ from costmodels.hardware import resolve_hardware
 from costmodels.pipeline import flight_table
 from costmodels.stage_costs import PER_CONFIGURATION, StageCosts, count_units, sum_chunks, sum_units_each
 from costmodels.step_terms import busy_seconds, finish_ranks, sends_block, step_terms
+from costmodels.uneven import find_pace, least_shared
 from costmodels.unit_costs import UnitCosts, alike_units, costs_of_zones, rows_bytes
 from costmodels.zone_bounds import bound_any_cuts
 from costmodels.zones import Zones, find_zones
@@ -133,9 +134,10 @@ def evaluate_units(
     `costs` have columns for every one of `zones`, which are those of the batch. With `simulated` the schedules that
     have only bounds in array form are simulated, one by one.
     """
-    seconds, hardware = take_rows(costs.seconds, index), costs.resolved.hardware
-    counts = zones.spread(batch, count_units(problem.model, batch))
-    m, blocking = num_microbatches(problem, batch), np.full(len(batch), sends_block(problem, hardware))
+    plain = count_units(problem.model, batch)
+    pace = find_pace(problem, batch, zones, take_rows(costs.seconds, index), plain)
+    counts, seconds, m = pace.zones.spread(batch, plain), pace.seconds, pace.num_microbatches
+    blocking = np.full(len(batch), sends_block(problem, costs.resolved.hardware))
     finish = finish_ranks(batch, seconds, counts, num_microbatches=m, send_blocks=blocking, simulated=simulated)
     terms = step_terms(
         batch,
@@ -146,11 +148,12 @@ def evaluate_units(
         step_seconds=costs.resolved.rates.step_seconds,
         jitter=costs.jitter,
     )
-    held = _rank_memory(problem, batch, counts, zones, *rows_bytes(problem, batch, costs, index))
+    here = counts if pace.taken is None else zones.spread(batch, plain)
+    held = _rank_memory(problem, batch, here, zones, *rows_bytes(problem, batch, costs, index))
     peak, limit = zones.tightest(held)
     return Evaluation(
         step_seconds=sum(terms.values(), np.zeros(len(batch))),
-        busy_seconds=busy_seconds(batch, seconds, zones.weigh(counts), num_microbatches=m),
+        busy_seconds=busy_seconds(batch, seconds, zones.weigh(pace.spread_all(batch, plain)), num_microbatches=m),
         terms=terms,
         peak_memory_bytes=peak,
         needed_bytes=peak - (limit - zones.limit_bytes[0]),
@@ -203,14 +206,16 @@ def _block_costs(problem: Problem, batch: Batch, zones: Zones, max_chunks: int) 
     index, first = alike_units(batch)
     flights = _flights(problem, batch, max_chunks)
     if not _worth_joining(first, batch):
-        return _costs_of_rows(problem, batch, costs_of_zones(problem, batch, None, zones.groups), zones, flights)
+        costs = costs_of_zones(problem, batch, None, zones.groups)
+        return least_shared(problem, batch, _costs_of_rows(problem, batch, costs, zones, flights))
     keys = batch.take(first)
     costs = costs_of_zones(problem, keys, None, zones.groups)
     alike = _costs_of_rows(problem, keys, costs, zones.take(first), (flights[0], flights[1][first]))
     static, in_flight = rows_bytes(problem, batch, costs, index)
     rows = alike.take(index)
     rows = replace(rows, zones=zones, flight=flights[1])
-    return replace(rows, static_bytes=zones.less_surplus(static), in_flight_bytes=in_flight)
+    rows = replace(rows, static_bytes=zones.less_surplus(static), in_flight_bytes=in_flight)
+    return least_shared(problem, batch, rows)
 
 
 def _worth_joining(first: Ints, batch: Batch) -> bool:

@@ -25,6 +25,7 @@ from costmodels.pipeline import flight_table
 from costmodels.pricing import Rates, derate_rates
 from costmodels.stage_costs import StageCosts
 from costmodels.step_terms import sends_block
+from costmodels.uneven import least_shared
 from costmodels.unit_costs import alike_units, costs_of_zones, rows_bytes
 from costmodels.unit_seconds import UnitPasses, price_passes
 from costmodels.work import count_work
@@ -66,7 +67,8 @@ def least_costs(problem: Problem, batch: Batch) -> StageCosts:
         jitter=costs.jitter,
     )
     rows = replace(alike.take(index), zones=zones, num_microbatches=m, flight=flight)
-    return replace(rows, static_bytes=zones.less_surplus(static), in_flight_bytes=in_flight)
+    rows = replace(rows, static_bytes=zones.less_surplus(static), in_flight_bytes=in_flight)
+    return least_shared(problem, batch, rows)
 
 
 def least_seconds(problem: Problem, batch: Batch) -> Floats:

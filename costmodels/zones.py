@@ -34,19 +34,30 @@ class Zones:
     `of_rank` has shape (n, max_pp), −1 past pp; with one zone it does not matter and is (1, 1). `limit_bytes` (R,) is
     what the smallest device of a zone has, and `weights` (R,) how much more a device of it draws while it computes,
     over the mean of the cluster.
+
+    Where shares are uneven, replicas are what is on zones: `replicas` (n, R) are their numbers, 0 for configurations
+    with even shares and None where all are even. `of_rank` is then the zone with least memory of those that have any.
     """
 
     groups: tuple[tuple[NodeGroup, ...], ...]
     of_rank: Ints
     limit_bytes: Ints
     weights: Floats
+    replicas: Ints | None = None
 
     def __len__(self) -> int:
         return len(self.groups)
 
+    def number(self, groups: tuple[NodeGroup, ...]) -> int:
+        """Return which zone has these kinds of nodes: the first, the whole cluster, where no other has."""
+        return self.groups.index(groups) if groups in self.groups else 0
+
     def take(self, index: Any) -> "Zones":
         """Return the zones of the configurations that `index` selects."""
-        return self if len(self) == 1 else replace(self, of_rank=select_rows(self.of_rank, index))
+        if len(self) == 1:
+            return self
+        replicas = None if self.replicas is None else select_rows(self.replicas, index)
+        return replace(self, of_rank=select_rows(self.of_rank, index), replicas=replicas)
 
     def spread(self, batch: Batch, counts: Floats) -> Floats:
         """Return how many units each chunk has in the columns of all zones: (n, max_chunks, U) gives (…, R·U)."""
@@ -113,19 +124,56 @@ class Zones:
 def find_zones(problem: Problem, batch: Batch) -> Zones:
     """Return the zones of a batch's pipelines; alike nodes are one zone."""
     cluster, most = problem.cluster, int(batch.pp.max(initial=1))
-    if most == 1 or not is_mixed(cluster):
+    if not is_mixed(cluster) or (most == 1 and not batch.uneven_shares.any()):
         return _zones(problem, [cluster.groups], _ANY)
     runs, stage = list(_runs(cluster)), batch.dp * batch.cp * batch.tp
     groups = [_zone(runs, 0, cluster.num_devices)]
+
+    def number(zone: tuple[NodeGroup, ...]) -> int:
+        if zone and zone not in groups:
+            groups.append(zone)
+        return groups.index(zone or groups[0])
+
     index, first = distinct(stage, batch.pp)
     table = np.full((len(first), most), -1)
     for row, size, ranks in zip(table, stage[first].tolist(), batch.pp[first].tolist(), strict=True):
-        for r in range(ranks):
-            zone = (_zone(runs, r * size, (r + 1) * size) if ranks > 1 else ()) or groups[0]
-            if zone not in groups:
-                groups.append(zone)
-            row[r] = groups.index(zone)
-    return _zones(problem, [cluster.groups, *groups[1:]], table[index])
+        row[:ranks] = [number(_zone(runs, r * size, (r + 1) * size) if ranks > 1 else ()) for r in range(ranks)]
+    counted: list[tuple[Ints, list[tuple[int, int]]]] = []
+    uneven = np.flatnonzero(batch.uneven_shares)
+    sizes, keys = stage[uneven] // batch.dp_replicate[uneven], batch.dp_replicate[uneven]
+    for size, replicas in {*zip(sizes.tolist(), keys.tolist(), strict=True)}:
+        rows = uneven[(sizes == size) & (keys == replicas)]
+        counted.append((rows, [(number(zone), count) for zone, count in _replicas(runs, size, replicas)]))
+    zones = _zones(problem, [cluster.groups, *groups[1:]], table[index])
+    return _with_replicas(problem, zones, counted) if counted else zones
+
+
+def replica_zones(problem: Problem, *, size: int, replicas: int) -> list[tuple[tuple[NodeGroup, ...], int]]:
+    """Return the zones of replicas of `size` ranks, in their order, with how many there are on each."""
+    return _replicas(list(_runs(problem.cluster)), size, replicas)
+
+
+def _with_replicas(problem: Problem, zones: Zones, counted: Sequence[tuple[Ints, list[tuple[int, int]]]]) -> Zones:
+    reserved = [resolve_hardware(problem, zone).reserved_bytes for zone in zones.groups]
+    least = np.argsort(zones.limit_bytes - np.asarray(reserved), kind="stable")
+    of_rank, replicas = zones.of_rank.copy(), np.zeros((len(zones.of_rank), len(zones)), dtype=np.int64)
+    for rows, runs in counted:
+        for zone, count in runs:
+            replicas[rows, zone] += count
+        of_rank[rows, 0] = least[replicas[rows[0], least] > 0][0]
+    return replace(zones, of_rank=of_rank, replicas=replicas)
+
+
+def _replicas(runs: Sequence["_Run"], size: int, replicas: int) -> list[tuple[tuple[NodeGroup, ...], int]]:
+    """Return the zones of replicas in their order: all that are within a run together, and those that cross one."""
+    ends = [run.end for run in runs][:-1]
+    crossing = sorted({end // size for end in ends if end % size and end // size < replicas})
+    starts = sorted({0, *(-(-end // size) for end in ends), *crossing, *(i + 1 for i in crossing)})
+    starts = [start for start in starts if start < replicas]
+    return [
+        (_zone(runs, start * size, (start + 1) * size), end - start)
+        for start, end in zip(starts, [*starts[1:], replicas], strict=True)
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ from autoplan.spec.tensors import TensorSpec, block_tensors, embedding_tensors, 
 from autoplan.spec.workload import OptimizerKind
 from costmodels.batch import RECOMPUTES
 from costmodels.calibrated import hash_coefficients
+from costmodels.estimate import replica_shares
 
 _COMPUTE: dict[PrecisionKind, Dtype] = {
     "bf16": "bfloat16",
@@ -79,11 +80,7 @@ def assemble(
         configuration=configuration,
         mesh=_mesh(problem, configuration),
         stages=_stages(configuration, cuts),
-        schedule=PipelineSchedule(
-            name=configuration.schedule,
-            micro_batch=configuration.micro_batch,
-            num_microbatches=num_microbatches(problem, configuration),
-        ),
+        schedule=_schedule(problem, configuration, recompute),
         layers=_layers(configuration, recompute or configuration.spread_recompute(problem.model.num_layers)),
         sharding=shard(problem, configuration),
         optimizer=optimizer or default_optimizer(problem.workload.optimizer),
@@ -157,6 +154,15 @@ def shard(problem: Problem, configuration: Configuration) -> Sharding:
         expert_ranks=c.expert_shard if any(group.experts for group in groups) else None,
         groups=tuple(groups),
     )
+
+
+def _schedule(problem: Problem, c: Configuration, recompute: Sequence[Recompute] | None) -> PipelineSchedule:
+    name, size, shares = c.schedule, c.micro_batch, None
+    if c.uneven_shares:
+        layers = None if recompute is None else [RECOMPUTES.index(mode) for mode in recompute]
+        shares = replica_shares(problem, c, layers=layers)
+    m = max(each for _, each in shares) if shares else num_microbatches(problem, c)
+    return PipelineSchedule(name=name, micro_batch=size, num_microbatches=m, shares=shares)
 
 
 def _mesh(problem: Problem, c: Configuration) -> Mesh:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from autoplan.spec import Moe, Problem
+from autoplan.spec.arrangement import is_mixed
 from autoplan.spec.problem import num_microbatches
 from autoplan.spec.rule import Kind
 from autoplan.spec.rules import holds
@@ -84,6 +85,7 @@ def _axes(problem: Problem, options: SearchOptions, degrees: dict[str, int]) -> 
         "micro_batch": _divisors(problem.workload.global_batch),
         "recompute": CHOICES["recompute"],
         "recompute_layers": [0],
+        "uneven_shares": CHOICES["uneven_shares"] if is_mixed(problem.cluster) else [False],
     }
     pairs = [
         (schedule, chunks)

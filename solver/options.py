@@ -24,12 +24,14 @@ Solver = Literal["dp", "milp", "cp-sat"]
 CHOICES: dict[str, tuple[PinValue, ...]] = {
     "cp_method": get_args(CpMethod),
     "sequence_parallel": (False, True),
+    "uneven_shares": (False, True),
     "zero_stage": (0, 1, 2, 3),
     "schedule": get_args(Schedule),
     "recompute": get_args(Recompute),
 }
 SEARCHED: tuple[Schedule, ...] = ("gpipe", "1f1b")
 """The schedules that are searched; the others are estimated one configuration at a time."""
+UNORDERED = frozenset({"schedule", "recompute", "sequence_parallel", "cp_method", "uneven_shares"})
 NAMES = tuple(item.name for item in fields(Configuration))
 OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "==": np.equal,
@@ -91,7 +93,7 @@ class Condition:
                 "not a condition: write NAME OPERATOR VALUE, such as tp>8 or recompute==full", where=where
             )
         name, operator, operand = match.groups()
-        if name in {"schedule", "recompute", "sequence_parallel", "cp_method"} and operator not in {"==", "!="}:
+        if name in UNORDERED and operator not in {"==", "!="}:
             raise ConfigurationError(f"{name} has no order: use == or !=", where=where)
         return cls(name=name, operator=operator, operand=parse_value(name, operand, where=where))
 

@@ -89,7 +89,7 @@ def kind_of(found: Found) -> tuple[int | str, ...]:
     """Return what makes plans distinct: degrees, schedule, micro-batch, and the most that a layer repeats."""
     c = found.configuration
     degrees = (c.dp_replicate, c.dp_shard, c.cp, c.tp, c.pp, c.ep, c.etp)
-    return (*degrees, c.schedule, c.virtual_stages, c.micro_batch, max(found.layers))
+    return (*degrees, c.schedule, c.virtual_stages, c.micro_batch, max(found.layers), c.uneven_shares)
 
 
 def best_of_each_kind(leaders: Iterable[Leader]) -> list[Leader]:
@@ -112,4 +112,5 @@ def simplicity(c: Configuration) -> tuple[float, ...]:
         RECOMPUTES.index(c.recompute),
         c.schedule != "1f1b",
         c.micro_batch,
+        c.uneven_shares,
     )

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from autoplan.spec import Configuration, Moe, Problem
+from autoplan.spec.arrangement import is_mixed
 from autoplan.spec.problem import num_microbatches
 from autoplan.spec.rule import Rule
 from autoplan.spec.rules import RULES
@@ -39,7 +40,7 @@ Axis = tuple[str, ...]
 LEVELS: tuple[tuple[Axis, ...], ...] = (
     (("tp",), ("cp",), ("cp_method",), ("sequence_parallel",), ("micro_batch",)),
     (("ep",), ("etp",)),
-    (("pp",), ("schedule", "virtual_stages")),
+    (("pp",), ("uneven_shares",), ("schedule", "virtual_stages")),
     (("dp_shard",), ("zero_stage",), ("recompute", "recompute_layers")),
 )
 """The axes of every level, in the order in which they are decided; names of one axis are decided together."""
@@ -163,6 +164,8 @@ class Space:
             "etp": [d for d in divisors(per_node) if d in every] if has_experts else [1],
             "micro_batch": divisors(problem.workload.global_batch),
         }
+        if not is_mixed(problem.cluster):
+            values["uneven_shares"] = [False]
         values |= {name: [pinned] for name, pinned in self.options.fix.items()}
         most = self.options.fix.get("virtual_stages", (problem.model.num_layers + ENDS) // 2)
         choices: dict[Axis, tuple[Any, ...]]
@@ -209,10 +212,10 @@ def _schedules(names: Any, most_chunks: int) -> tuple[Any, Any]:
 
 
 def _answers(names: frozenset[str], known: frozenset[str]) -> bool:
-    """Return whether a rule that asks for `names` has its answer; data parallelism counts as a product at first."""
-    needed = names if "zero_stage" in names else names - DATA_PARALLEL
+    """Return whether a rule that asks for `names` has its answer; of both data-parallel degrees the product counts."""
+    needed = names - DATA_PARALLEL if names >= DATA_PARALLEL else names
     late = bool(names & DATA_PARALLEL) and "pp" not in known
-    return needed <= known and not late
+    return needed <= _answered(known) and not late
 
 
 def _answered(known: frozenset[str]) -> frozenset[str]:
@@ -264,7 +267,7 @@ def plainest(problem: Problem, options: SearchOptions) -> Batch:
         "micro_batch": ones,
         **{
             name: np.full(size, getattr(_DEFAULT, name))
-            for name in ("cp_method", "ep", "etp", "virtual_stages", "recompute_layers")
+            for name in ("cp_method", "ep", "etp", "virtual_stages", "recompute_layers", "uneven_shares")
         },
     }
     columns |= {name: np.full(size, pinned) for name, pinned in options.fix.items()}

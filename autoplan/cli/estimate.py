@@ -57,6 +57,12 @@ def command(
     recompute_layers: Annotated[
         int, typer.Option(min=0, help="Layers that compute it again, spread evenly; 0 means all.")
     ] = 0,
+    uneven_shares: Annotated[
+        bool,
+        typer.Option(
+            "--uneven-shares", help="Replicas on unlike nodes take micro-batches by the speed of their nodes."
+        ),
+    ] = False,
     cuts: Annotated[
         str | None,
         typer.Option("--cuts", metavar="0,…,LAYERS", help="Layer boundaries of all chunks; even ones when absent."),
@@ -90,6 +96,7 @@ def command(
         "virtual_stages": virtual_stages,
         "recompute": recompute,
         "recompute_layers": recompute_layers,
+        "uneven_shares": uneven_shares,
     }
     configuration = from_jsonable(Configuration, chosen, where="options", error=ConfigurationError)
     estimate = planner.estimate(

@@ -22,7 +22,8 @@ class Configuration:
 
     A rank has `virtual_stages` chunks of layers. Experts are spread over `ep` groups of the dp·cp·tp ranks of a stage
     and each is cut over `etp` of them; the rest of those ranks repeat or shard the experts. `recompute` applies to
-    `recompute_layers` layers, spread evenly; 0 means all.
+    `recompute_layers` layers, spread evenly; 0 means all. With `uneven_shares` each of the dp_replicate replicas takes
+    as many micro-batches as the speed of its nodes allows, and gradients are weighed by their tokens.
     """
 
     dp_replicate: Size = 1
@@ -40,6 +41,7 @@ class Configuration:
     virtual_stages: Size = 1
     recompute: Recompute = "none"
     recompute_layers: NonNegative = 0
+    uneven_shares: bool = False
 
     @property
     def dp(self) -> int:

@@ -92,11 +92,16 @@ class Stage:
 
 @value
 class PipelineSchedule:
-    """The order of work: `num_microbatches` micro-batches of `micro_batch` sequences per data-parallel rank."""
+    """The order of work: `num_microbatches` micro-batches of `micro_batch` sequences per data-parallel rank.
+
+    With uneven shares `shares` says how many replicas, in the order of the mesh, take how many micro-batches each, and
+    `num_microbatches` is the most that any takes. Gradients are weighed by tokens.
+    """
 
     name: Schedule
     micro_batch: Count
     num_microbatches: Count
+    shares: tuple[tuple[Count, Count], ...] | None = None
 
 
 @value
@@ -262,8 +267,12 @@ def _statements(plan: Plan) -> Iterator[tuple[str, Any, Any]]:
     yield "number of layers in the stages", sum(count for _, count in chunks), plan.model.num_layers
     yield "schedule.name", plan.schedule.name, c.schedule
     yield "schedule.micro_batch", plan.schedule.micro_batch, c.micro_batch
-    batch = plan.schedule.num_microbatches * c.micro_batch * c.dp
+    shares = plan.schedule.shares or ((c.dp_replicate, plan.schedule.num_microbatches),)
+    batch = sum(count * each for count, each in shares) * c.micro_batch * c.dp_shard
     yield "workload.global_batch", plan.workload.global_batch, batch
+    yield "schedule.shares", plan.schedule.shares is not None, c.uneven_shares
+    yield "replicas of schedule.shares", sum(count for count, _ in shares), c.dp_replicate
+    yield "schedule.num_microbatches", plan.schedule.num_microbatches, max(each for _, each in shares)
     yield "number of devices in the cluster", plan.cluster.num_devices, c.world_size
     yield "sharding.ranks", plan.sharding.ranks, c.dp_shard * c.cp
     has_experts = any(isinstance(block.feed_forward, Moe) for block in plan.model.blocks)

@@ -27,6 +27,9 @@ class Problem:
 
 
 def num_microbatches(problem: Problem, configurations: Any) -> Any:
-    """Return micro-batches per step and data-parallel rank, for one configuration or arrays of them."""
+    """Return micro-batches per step and data-parallel rank, for one configuration or arrays of them.
+
+    Where shares are uneven it is their mean, rounded up.
+    """
     c = configurations
-    return problem.workload.global_batch // (c.dp_replicate * c.dp_shard * c.micro_batch)
+    return -(-problem.workload.global_batch // (c.dp_replicate * c.dp_shard * c.micro_batch))

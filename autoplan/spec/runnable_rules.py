@@ -10,7 +10,7 @@ from autoplan.spec.buildable import LACKING
 from autoplan.spec.configuration import Configuration
 from autoplan.spec.model import Attention, ModelSpec
 from autoplan.spec.problem import Problem
-from autoplan.spec.rule import Rule, everywhere
+from autoplan.spec.rule import Rule, everywhere, negation
 from autoplan.spec.stack import AUTOPLAN
 
 ROPE_SCALINGS = frozenset({"linear", "llama3"})
@@ -84,6 +84,12 @@ RUNNABLE: tuple[Rule, ...] = (
         "runnable",
         lambda p, c: everywhere(c, p.node_order is None),
         lambda _p, _c: "ranks fill the nodes in another order than they are given in, which the executor does not know",
+    ),
+    Rule(
+        "even_shares",
+        "runnable",
+        lambda _p, c: negation(c.uneven_shares),
+        lambda _p, _c: "uneven_shares: replicas with unlike numbers of micro-batches are not in the executor",
     ),
     Rule(
         "schedule",

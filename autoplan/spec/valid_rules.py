@@ -10,6 +10,7 @@ a rank (arXiv 2401.10241), DualPipe-V (DeepSeek-V3, arXiv 2412.19437).
 from collections.abc import Iterable
 from typing import Any
 
+from autoplan.spec.arrangement import is_mixed
 from autoplan.spec.configuration import Configuration
 from autoplan.spec.model import Attention, Block, LatentAttention, Mamba1, Mamba2, Mlp, ModelSpec, Moe
 from autoplan.spec.problem import Problem, num_microbatches
@@ -197,8 +198,40 @@ VALID: tuple[Rule, ...] = (
     Rule(
         "global_batch",
         "valid",
-        lambda p, c: p.workload.global_batch % (c.dp_replicate * c.dp_shard * c.micro_batch) == 0,
+        lambda p, c: (
+            (p.workload.global_batch % (c.dp_replicate * c.dp_shard * c.micro_batch) == 0)
+            | (c.uneven_shares & (p.workload.global_batch >= c.dp_replicate * c.dp_shard * c.micro_batch))
+        ),
         lambda p, c: f"dp {c.dp} x micro_batch {c.micro_batch} does not divide global_batch {p.workload.global_batch}",
+    ),
+    Rule(
+        "uneven_shares",
+        "valid",
+        lambda p, c: implies(c.uneven_shares, (c.pp == 1) & everywhere(c, is_mixed(p.cluster))),
+        lambda p, c: (
+            f"uneven_shares are of replicas on nodes of several kinds, of one stage each: pp is {c.pp}, "
+            f"the nodes of the cluster are {'not ' if is_mixed(p.cluster) else ''}all alike"
+        ),
+    ),
+    Rule(
+        "replicas",
+        "valid",
+        lambda _p, c: implies(c.uneven_shares, c.dp_replicate > 1),
+        lambda _p, c: f"uneven_shares need several replicas: dp_replicate is {c.dp_replicate}",
+    ),
+    Rule(
+        "uneven_batch",
+        "valid",
+        lambda p, c: implies(
+            c.uneven_shares,
+            (p.workload.global_batch % (c.dp_shard * c.micro_batch) == 0)
+            & ((c.dp_shard * c.cp * c.tp) % (c.ep * c.etp) == 0),
+        ),
+        lambda p, c: (
+            f"uneven_shares need whole micro-batches and experts that stay within a replica: dp_shard {c.dp_shard} x "
+            f"micro_batch {c.micro_batch} of global_batch {p.workload.global_batch}; ep {c.ep} x etp {c.etp} of "
+            f"{c.dp_shard * c.cp * c.tp} ranks"
+        ),
     ),
     Rule(
         "num_microbatches",

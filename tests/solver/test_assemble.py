@@ -4,7 +4,8 @@ from itertools import pairwise
 import pytest
 import torch
 
-from autoplan.spec import Cluster, Configuration, Estimate, Stack, read_plan
+from autoplan.errors import PlanError
+from autoplan.spec import Cluster, Configuration, Derate, Estimate, Stack, read_plan
 from autoplan.spec.arrangement import arrangements
 from autoplan.spec.codec import to_json
 from autoplan.spec.plan import Search
@@ -224,3 +225,18 @@ def test_a_plan_says_in_which_order_ranks_fill_the_nodes():
     assert [plan.mesh.node_order for plan in plans] == [None, ((1, 1), (0, 1))]
     assert [plan.runnable for plan in plans] == [True, False]
     assert problem_of(plans[1]) == turned
+
+
+def test_a_plan_says_how_many_micro_batches_replicas_take():
+    fast, slow = make_cluster().groups[0], make_cluster(slug="a100-80g-sxm").groups[0]
+    slow = replace(slow, derate=Derate(compute=0.5, links=0.5))
+    problem = make_problem(cluster=Cluster(name="mixed", groups=(fast, slow)), global_batch=48, seq_len=4096)
+    plan = assemble(problem, Configuration(dp_replicate=8, uneven_shares=True), (0, 4), estimate=ESTIMATE)
+    assert plan.schedule.shares == ((4, 8), (4, 4))
+    assert plan.schedule.num_microbatches == 8
+    assert not plan.runnable
+    assert read_plan(to_json(plan), where="plan.json") == plan
+    even = assemble(problem, Configuration(dp_replicate=8), (0, 4), estimate=ESTIMATE)
+    assert (even.schedule.shares, even.schedule.num_microbatches) == (None, 6)
+    with pytest.raises(PlanError, match=r"schedule\.shares is True"):
+        replace(even, schedule=replace(plan.schedule, name="1f1b"))

@@ -41,6 +41,7 @@ def brute_force(problem, options):
         "virtual_stages": range(1, problem.model.num_layers + 3),
         "recompute": CHOICES["recompute"],
         "recompute_layers": [0],
+        "uneven_shares": [False],
     } | {name: [pin] for name, pin in options.fix.items() if name not in DEGREES}
     values = list(product(degrees, *axes.values()))
     columns = {name: np.asarray([row[0][i] for row in values]) for i, name in enumerate(DEGREES)}

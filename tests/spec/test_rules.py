@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autoplan.errors import ConfigurationError
-from autoplan.spec import Configuration, CpMethod, Norm, Recompute, Rope, RopeScaling, Schedule, Stack
+from autoplan.spec import Configuration, CpMethod, Derate, Norm, Recompute, Rope, RopeScaling, Schedule, Stack
 from autoplan.spec.rules import RULES, broken, holds, require_valid
 from costmodels.batch import Batch, even_cuts
 from tests.spec.values import small_problem
@@ -33,6 +33,14 @@ def with_block(**changes):
 
 def with_model(**changes):
     return small_problem(model=replace(LLAMA, **changes))
+
+
+def mixed_problem(**workload):
+    """Two nodes of 4 devices, of which one is slow."""
+    problem = small_problem(**workload)
+    fast = replace(problem.cluster.groups[0], num_nodes=1, devices_per_node=4)
+    slow = replace(fast, derate=Derate(compute=0.5))
+    return replace(problem, cluster=replace(problem.cluster, groups=(fast, slow)))
 
 
 # For every rule a problem and a configuration that break it and no other of its kind, and what its sentence must say.
@@ -133,6 +141,14 @@ BREAKS = {
     "embedding_scale": (with_model(embedding_scale=4.0), DATA, ("embedding_scale 4",)),
     "logit_softcap": (with_model(logit_softcap=30.0), DATA, ("logit_softcap 30",)),
     "rope_scaling": (small_problem(model=llama_like(num_layers=4, rope=YARN)), DATA, ("yarn",)),
+    "uneven_shares": (small_problem(), replace(DATA, uneven_shares=True), ("nodes of the cluster are all alike",)),
+    "replicas": (mixed_problem(), Configuration(dp_shard=8, zero_stage=1, uneven_shares=True), ("dp_replicate is 1",)),
+    "uneven_batch": (
+        mixed_problem(global_batch=32),
+        Configuration(dp_replicate=2, dp_shard=4, zero_stage=1, micro_batch=3, uneven_shares=True),
+        ("dp_shard 4 x micro_batch 3 of global_batch",),
+    ),
+    "even_shares": (mixed_problem(), replace(DATA, uneven_shares=True), ("not in the executor",)),
     "node_order": (replace(small_problem(), node_order=((0, 1),)), DATA, ("another order",)),
     "head_dim": (small_problem(model=two_head_dims()), DATA, ("head_dim [4, 8]",)),
 }
@@ -257,6 +273,7 @@ configurations = st.builds(
     virtual_stages=st.sampled_from((1, 2, 3)),
     recompute=st.sampled_from(get_args(Recompute)),
     recompute_layers=st.sampled_from((0, 1, 5)),
+    uneven_shares=st.booleans(),
 )
 problems = st.sampled_from([problem for problem, _, _ in BREAKS.values()] + FAMILIES)
 
