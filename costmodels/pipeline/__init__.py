@@ -1,7 +1,7 @@
 """The pipeline in time: what every rank does when, for every schedule that a configuration may name.
 
 `simulate` runs one configuration event by event; every number that is reported comes from it. `finish_seconds`
-computes the same times for many configurations at once, `bound_makespan` bounds them from below without going
+computes the same times for many configurations at once, `bound_finish` bounds them from below without going
 through the micro-batches, `start_seconds` says when each rank has its first input, `in_flight` counts the
 activations that the orders make each chunk hold, and `paired_forwards` the forwards that run beside a backward.
 
@@ -10,7 +10,7 @@ of others: zb-2p and zb-v reach no bubble only where a rank may begin its next s
 rank's own time is its finish less its start.
 """
 
-from costmodels.pipeline.bounds import bound_makespan
+from costmodels.pipeline.bounds import bound_finish, bound_makespan
 from costmodels.pipeline.finish import finish_seconds, start_seconds
 from costmodels.pipeline.grouping import SCHEDULES, rank_table
 from costmodels.pipeline.held import flight_table, in_flight
@@ -31,6 +31,7 @@ __all__ = [
     "Job",
     "Kind",
     "among",
+    "bound_finish",
     "bound_makespan",
     "chunk_rank",
     "finish_seconds",

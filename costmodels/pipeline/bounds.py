@@ -1,4 +1,4 @@
-"""A lower bound on the makespan of every schedule from given chunk times, without going through the micro-batches.
+"""Lower bounds on when the ranks of every schedule are done, without going through the micro-batches.
 
 For rank r let c be its first chunk and C its last one. It has its first input after the forwards of the chunks
 before c, and no gradient before all forwards and the backwards of the chunks behind C. Its order says which jobs A
@@ -11,8 +11,7 @@ to c, the last backward is over no earlier than
 
 (the second only if a backward comes before the last forward; otherwise first input + |A| + ℓ). With one chunk a rank
 and k forwards in A, forward j + k comes after backward j, so it is not over before ⌈m / k⌉ · (T_F + ℓ) after the first
-input either. What is then left is the rank's own Y, or the way back to rank 0 and what that has after its last
-backward.
+input either. The gradient then still has its way back to the ranks before, and what is left of each is its own Y.
 
 A pair takes no less than its forward or its input gradient alone, so that ways hold where they lead through pairs.
 This holds for any times of the chunks, for equal stages with equality in gpipe and 1f1b. For 1f1b it contains
@@ -38,7 +37,16 @@ def bound_makespan(
     schedule: Strings, pp: Ints, virtual_stages: Ints, num_microbatches: Ints, seconds: ChunkSeconds
 ) -> Floats:
     """Return a lower bound (n,) on the makespan of `simulate`; arguments as for `finish_seconds`."""
-    bound = np.zeros(len(pp))
+    finish = bound_finish(schedule, pp, virtual_stages, num_microbatches, seconds)
+    makespan: Floats = finish.max(axis=1, initial=0.0)
+    return makespan
+
+
+def bound_finish(
+    schedule: Strings, pp: Ints, virtual_stages: Ints, num_microbatches: Ints, seconds: ChunkSeconds
+) -> Floats:
+    """Return lower bounds on `finish_seconds`, shape (n, max(pp)), 0 past pp; arguments as for that."""
+    bound = np.zeros((len(pp), int(pp.max(initial=0))))
     steady = steady_microbatches(schedule, pp, num_microbatches)
     exact = among(schedule, SEARCHED)
     key = np.where(exact, num_microbatches, np.where((pp == 1) | (schedule == "gpipe"), 0, steady))
@@ -46,79 +54,73 @@ def bound_makespan(
         times = group.times(seconds)
         m = num_microbatches[group.rows]
         if group.pp == 1:
-            found = m * (times.forward + times.whole).sum(axis=0)
+            found = (m * (times.forward + times.whole).sum(axis=0))[None]
         elif group.schedule == "gpipe":
-            found = finish_gpipe(times, m).max(axis=0)
+            found = finish_gpipe(times, m)
         elif group.schedule in SEARCHED:
-            found = bound_searched(group.schedule, times, group.num_microbatches).max(axis=0)
+            found = bound_searched(group.schedule, times, group.num_microbatches)
         else:
             phases = _phases(group.schedule, group.pp, group.virtual_stages, group.num_microbatches)
             found = _bound(group.schedule, phases, times, m)
-        bound[group.rows] = found
+        bound[group.rows, : group.pp] = found.T
     return bound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Phases:
-    """How many jobs of each kind the ranks do in each phase; shape (kinds, local chunks, pp) in model order.
+    """How many jobs the ranks do in each phase, counted with `num_microbatches`.
 
-    `before` are those before the first backward, `after` those after the last forward and before the last backward
-    is over, `left` those after the last backward; `total` is all jobs of the micro-batches that these were counted
-    with, `num_microbatches`. `turns` (pp,) says whether a backward comes before the last forward.
+    `chunks` (pp, local chunks) are those of each rank in model order. `jobs` has an array (pp, 4, local chunks) for
+    every kind that there is: those before the first backward, those after the last forward and before the last
+    backward is over, those after the last backward, and all. `turns` (pp,) says whether a backward comes before the
+    last forward.
     """
 
     num_microbatches: int
     chunks: Ints
-    before: Floats
-    after: Floats
-    left: Floats
-    total: Floats
+    jobs: dict[int, Floats]
     turns: Bools
 
 
 @cache
 def _phases(schedule: Schedule, pp: int, virtual_stages: int, m: int) -> _Phases:
-    chunks = np.arange(pp * virtual_stages).reshape(virtual_stages, pp)
+    chunks = np.arange(pp * virtual_stages).reshape(virtual_stages, pp).T
     if schedule in V_PLACED:
-        chunks[1] = chunks[1, ::-1].copy()
-    counts = np.zeros((4, len(KINDS) * virtual_stages * pp, pp))
+        chunks = np.stack([chunks[:, 0], chunks[::-1, 1]], axis=1)
+    counts = np.zeros((pp, 4, len(KINDS) * chunks.size))
     turns = np.zeros(pp, dtype=np.bool_)
     for rank in range(pp):
         part = order_codes(schedule, rank=rank, pp=pp, virtual_stages=virtual_stages, num_microbatches=m) // m
-        kind = part // (pp * virtual_stages)
+        kind = part // chunks.size
         backward = np.flatnonzero((kind == INPUT) | (kind == WHOLE) | (kind == BESIDE))
         first, last_forward, last = backward[0], np.flatnonzero((kind == FORWARD) | (kind == PAIRED))[-1], backward[-1]
         turns[rank] = first < last_forward
         for i, some in enumerate((part[:first], part[last_forward + 1 : last + 1], part[last + 1 :], part)):
-            counts[i, :, rank] = np.bincount(some, minlength=counts.shape[1])
-    local = counts.reshape(4, len(KINDS), -1, pp)[:, :, chunks, np.arange(pp)]
-    before, after, left, total = local
-    return _Phases(num_microbatches=m, chunks=chunks, before=before, after=after, left=left, total=total, turns=turns)
+            counts[rank, i] = np.bincount(some, minlength=counts.shape[2])
+    by_kind = counts.reshape(pp, 4, len(KINDS), -1)
+    local = np.take_along_axis(by_kind, chunks[:, None, None], axis=3)
+    jobs = {kind: np.ascontiguousarray(local[:, :, kind]) for kind in range(len(KINDS)) if local[:, :, kind].any()}
+    return _Phases(num_microbatches=m, chunks=chunks, jobs=jobs, turns=turns)
 
 
 def _bound(schedule: Schedule, phases: _Phases, times: ChunkTimes, m: Ints) -> Floats:
-    chunks = phases.chunks
-    kinds = times.parts()[0].reshape(len(KINDS), *times.forward.shape)[:, chunks]
-
-    def work(jobs: Floats) -> Floats:
-        seconds: Floats = np.einsum("qvr,qvrk->rk", jobs, kinds)
-        return seconds
-
+    parts = (times.forward, times.backward, times.weight, times.whole, times.forward, times.beside)
+    counted = sum(jobs @ parts[kind][phases.chunks] for kind, jobs in phases.jobs.items())
+    before, after, left, total = np.asarray(counted).transpose(1, 0, 2)
+    total = total + (m - phases.num_microbatches) * (times.forward + times.beside)[phases.chunks].sum(axis=1)
     f, b = times.forward, times.backward if schedule in SPLIT else times.whole
-    low, high = chunks[0], chunks[-1]
+    low, high = phases.chunks[:, 0], phases.chunks[:, -1]
     there = arrivals(f, times.forward_travel)
     back = arrivals(b[::-1], times.backward_travel[::-1])[::-1]
     turned = there[-1] + f[-1]
-    before, after, left = work(phases.before), work(phases.after), work(phases.left)
-    total = work(phases.total) + (m - phases.num_microbatches) * (times.forward + times.beside)[chunks].sum(axis=0)
     begun = np.maximum(there[low] + before, turned + back[high])
     way = turned - there[high] - f[high] + back[low] + b[low]
     turns = phases.turns[:, None]
     last = np.where(turns, begun + total - before - after - left + np.maximum(after, way), there[low] + before + way)
     last = np.maximum(last, begun + total - before - left)
-    if len(chunks) == 1:
-        rounds = (m - 1) // phases.before[FORWARD, 0][:, None] + 1
+    if phases.chunks.shape[1] == 1:
+        rounds = (m - 1) // phases.jobs[FORWARD][:, 0] + 1
         last = np.maximum(last, there + rounds * (f + way))
-    rest = back[0] - back[low] - b[low] + b[0] + left[0]
-    bound: Floats = (last + np.maximum(left, rest)).max(axis=0)
-    return bound
+    returned = back[low] + b[low]
+    finish: Floats = np.maximum.accumulate((last - returned)[::-1])[::-1] + returned + left
+    return finish

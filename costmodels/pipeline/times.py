@@ -73,18 +73,20 @@ def chunk_times(ranks: Ints, seconds: ChunkSeconds) -> ChunkTimes:
         np.ascontiguousarray(part.T) for part in (seconds.forward, seconds.backward, seconds.weight)
     )
     crosses = (ranks[1:] != ranks[:-1])[:, None]
-    none, blocks = np.zeros((1, len(seconds.send_seconds))), seconds.send_blocks
-    on = np.concatenate([crosses * seconds.send_seconds, none])
-    back = np.concatenate([none, crosses * seconds.send_seconds])
-    whole = backward + weight + back * blocks
+    none, travel = np.zeros((1, len(seconds.send_seconds))), crosses * seconds.send_seconds
+    on, back = np.concatenate([travel, none]), np.concatenate([none, travel])
+    if (blocks := seconds.send_blocks).any():
+        forward, backward = forward + on * blocks, backward + back * blocks
+        on, back = on * ~blocks, back * ~blocks
+    whole = backward + weight
     return ChunkTimes(
-        forward=forward + on * blocks,
-        backward=backward + back * blocks,
+        forward=forward,
+        backward=backward,
         weight=weight,
         whole=whole,
         beside=whole if seconds.saved is None else whole - seconds.saved.T[::-1],
-        forward_travel=on * ~blocks,
-        backward_travel=back * ~blocks,
+        forward_travel=on,
+        backward_travel=back,
     )
 
 
