@@ -19,8 +19,8 @@ from solver.options import SearchOptions
 from solver.result import Found, Progress, SearchResult
 from solver.search import attempt, find, search
 
-EXTRA_SECONDS = 2.0
-"""Parts of the cluster are looked at no longer than this, and as long as the search itself took."""
+EXTRA_SECONDS, EXTRA_SHARE = 0.25, 0.25
+"""Parts of the cluster are looked at for so long, or for this share of what the search itself took."""
 
 OnProgress = Callable[[Progress], None] | None
 
@@ -75,7 +75,7 @@ def choose_fewest(
 
 def _with_better_part(problem: Problem, result: SearchResult, options: SearchOptions) -> Choice:
     """Return the choice, with a note when a part of the cluster does better; without when there is no time to see."""
-    limit = result.search.seconds + EXTRA_SECONDS
+    limit = max(EXTRA_SHARE * result.search.seconds, EXTRA_SECONDS)
     if options.time_limit_seconds is not None:
         limit = min(limit, options.time_limit_seconds - result.search.seconds)
     choice = Choice(problem=problem, result=result)
