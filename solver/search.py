@@ -142,20 +142,25 @@ class _Run:
                 tree.drop(self.leaders.cutoff())
         self.report("done")
 
+    @property
+    def is_bounded(self) -> bool:
+        """Whether something is known that the plan has to be as good as; until then any plan is what is wanted."""
+        return len(self.leaders) > 0 or self.reach < inf
+
     def next_place(self) -> tuple[Tree, int] | None:
         """Return the tree and level to take nodes from; None when nothing left can be better than the leaders."""
         heads = [(pool.bound, -level, i) for i, tree in enumerate(self.trees) for level, pool in enumerate(tree.pools)]
         heads = [head for head in heads if head[0] < inf]
         if not heads or min(heads)[0] > self.leaders.cutoff() or (self.first and self.leaders):
             return None
-        _, level, i = min(heads) if self.leaders else min(heads, key=lambda head: (head[1], head[0], head[2]))
+        _, level, i = min(heads) if self.is_bounded else min(heads, key=lambda head: (head[1], head[0], head[2]))
         return self.trees[i], -level
 
     def look(self, tree: Tree, level: int) -> None:
         """Take some nodes of a level and open them, or solve them where they are configurations."""
         pool = tree.pools[level]
         self.taken = pool.bound
-        count = (AT_ONCE if self.leaders else AT_FIRST)[level]
+        count = (AT_ONCE if self.is_bounded else AT_FIRST)[level]
         nodes, least = pool.pop(count, within=min(self.leaders.cutoff(), pool.bound * (1 + NEAR)))
         if level == CONFIGURATIONS:
             self.solve(tree, nodes, least)
