@@ -82,7 +82,8 @@ def rank(leader: Leader) -> tuple[float, float, int, tuple[float, ...]]:
     """Order leaders: by value, then by step time, both but for rounding noise, then by memory, then by simplicity."""
     found = leader.found
     value, seconds = (float(f"{number:.10g}") for number in (leader.value, found.step_seconds))
-    return (value, seconds, found.peak_memory_bytes, simplicity(found.configuration))
+    simple = (float(found.node_order is not None), *simplicity(found.configuration))
+    return (value, seconds, found.peak_memory_bytes, simple)
 
 
 def kind_of(found: Found) -> tuple[int | str, ...]:

@@ -71,3 +71,9 @@ def test_nodes_that_are_alike_have_no_uneven_shares():
     batch: Batch = enumerate_space(make_mixed(1, 0.5), SearchOptions())
     assert (batch.pp[batch.uneven_shares] == 1).all()
     assert batch.uneven_shares.any()
+
+
+def test_of_equal_orders_the_given_one_is_taken():
+    problem = make_mixed(1, 0.5, 1)
+    best = search(problem, SearchOptions(fix=NO_RECOMPUTE | {"dp_replicate": 3, "pp": 1}, top=0)).best
+    assert best.node_order is None
