@@ -13,12 +13,12 @@ from autoplan.spec import Problem
 from autoplan.spec.problem import num_microbatches
 from costmodels.arrays import take_rows
 from costmodels.batch import Batch, Bools, Floats, Ints
-from costmodels.bounds import bound_bytes
+from costmodels.bounds import ROUNDING, bound_bytes
 from costmodels.coefficients import Coefficients
 from costmodels.hardware import resolve_hardware
 from costmodels.pipeline import flight_table
 from costmodels.stage_costs import PER_CONFIGURATION, StageCosts, count_units, sum_chunks, sum_units_each
-from costmodels.step_terms import busy_seconds, finish_ranks, sends_block, step_terms
+from costmodels.step_terms import bound_ranks, busy_seconds, finish_ranks, sends_block, step_terms, step_total
 from costmodels.uneven import find_pace, least_shared
 from costmodels.unit_costs import UnitCosts, alike_units, costs_of_zones, rows_bytes
 from costmodels.zone_bounds import bound_any_cuts
@@ -112,6 +112,61 @@ def evaluate(problem: Problem, batch: Batch, *, coefficients: Coefficients | Non
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutBounds:
+    """What n configurations cost at least with their own cuts: `step_seconds` (n,) are a lower bound, bytes are exact.
+
+    The others are as in `Evaluation`.
+    """
+
+    step_seconds: Floats
+    peak_memory_bytes: Floats
+    fits: Bools
+
+
+def bound_cuts(problem: Problem, batch: Batch) -> CutBounds:
+    """Return bounds of every configuration with its own cuts, without going through the micro-batches.
+
+    They are within a few percent of what `evaluate` says, and of equal stages often the same.
+    """
+    found = CutBounds(
+        step_seconds=np.empty(len(batch)),
+        peak_memory_bytes=np.empty(len(batch)),
+        fits=np.empty(len(batch), dtype=np.bool_),
+    )
+    for rows in _blocks_by_chunks(batch.chunks, num_microbatches(problem, batch)):
+        _bound_block(problem, _trimmed(batch, rows), rows, found)
+    return found
+
+
+def _bound_block(problem: Problem, batch: Batch, rows: Ints, found: CutBounds) -> None:
+    """Enter the bounds of a block, whose configurations are `rows` of all."""
+    costs, zones, index = _block_units(problem, batch, None)
+    plain = count_units(problem.model, batch)
+    pace = find_pace(problem, batch, zones, take_rows(costs.seconds, index), plain)
+    counts, blocking = pace.zones.spread(batch, plain), sends_block(problem, costs.resolved.hardware)
+    finish = bound_ranks(
+        batch,
+        pace.seconds,
+        counts,
+        num_microbatches=pace.num_microbatches,
+        send_blocks=np.full(len(batch), blocking),
+    )
+    step = step_total(
+        batch,
+        pace.seconds,
+        counts,
+        finish,
+        step_seconds=costs.resolved.rates.step_seconds,
+        jitter=costs.jitter,
+    )
+    here = counts if pace.taken is None else zones.spread(batch, plain)
+    held = _rank_memory(problem, batch, here, zones, *rows_bytes(problem, batch, costs, index))
+    peak, limit = zones.tightest(held)
+    found.step_seconds[rows] = step * ROUNDING
+    found.peak_memory_bytes[rows], found.fits[rows] = peak, peak <= limit
+
+
 def memory_limit(problem: Problem) -> int:
     """Return the bytes of the smallest device, as the profile measured it where there is one.
 
@@ -195,11 +250,18 @@ def rank_bytes(
 
 
 def _evaluate_block(problem: Problem, batch: Batch, coefficients: Coefficients | None) -> Evaluation:
+    costs, zones, index = _block_units(problem, batch, coefficients)
+    return evaluate_units(problem, batch, costs, zones, index=index)
+
+
+def _block_units(
+    problem: Problem, batch: Batch, coefficients: Coefficients | None
+) -> tuple[UnitCosts, Zones, Ints | slice]:
+    """Return what units cost on the zones of a batch, and which rows of these costs each configuration has."""
     zones, (index, first) = find_zones(problem, batch), alike_units(batch)
     if not _worth_joining(first, batch):
-        return evaluate_units(problem, batch, costs_of_zones(problem, batch, coefficients, zones.groups), zones)
-    costs = costs_of_zones(problem, batch.take(first), coefficients, zones.groups)
-    return evaluate_units(problem, batch, costs, zones, index=index)
+        return costs_of_zones(problem, batch, coefficients, zones.groups), zones, slice(None)
+    return costs_of_zones(problem, batch.take(first), coefficients, zones.groups), zones, index
 
 
 def _block_costs(problem: Problem, batch: Batch, zones: Zones, max_chunks: int) -> StageCosts:

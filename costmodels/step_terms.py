@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from autoplan.spec import Problem
+from costmodels import pipeline
 from costmodels.arrays import take_rows
 from costmodels.batch import Batch, Bools, Floats, Ints
 from costmodels.hardware import Hardware
@@ -125,6 +126,19 @@ def bound_finish(
     work = sum_chunks(batch, chunks.forward + chunks.backward + chunks.weight).max(axis=1)
     searched = _is_searched(batch)
     return np.where(searched, num_microbatches * work, makespan)[:, None]
+
+
+def bound_ranks(
+    batch: Batch, seconds: UnitSeconds, counts: Floats, *, num_microbatches: Ints, send_blocks: Bools
+) -> Floats:
+    """Return lower bounds on `finish_ranks`, (n, max_pp), 0 past pp, without going through the micro-batches."""
+    chunks = _chunk_seconds(batch, seconds, counts, send_blocks)
+    bound = pipeline.bound_finish(batch.schedule, batch.pp, batch.virtual_stages, num_microbatches, chunks)
+    searched = _is_searched(batch)
+    if not searched.any():
+        return bound
+    start = start_seconds(batch.schedule, batch.pp, batch.virtual_stages, chunks)
+    return np.where(searched[:, None], np.maximum(bound - start, 0.0), bound)
 
 
 def simulate_events(

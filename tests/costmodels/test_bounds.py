@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from autoplan.spec import AUTOPLAN, Configuration
 from costmodels.bounds import count_model
 from costmodels.estimate import estimate, evaluate, lower_bounds
+from costmodels.evaluation import bound_cuts
 from tests.costmodels.problems import (
     EXACT,
     SCHEDULES,
@@ -76,12 +77,41 @@ def test_no_cuts_beat_the_bounds(name, stack, global_batch, schedules, seed):
     assert (needed > 0).all()
 
 
+@settings(max_examples=25, deadline=None)
+@given(
+    name=st.sampled_from(sorted(MODELS)),
+    stack=st.sampled_from(sorted(STACKS)),
+    global_batch=st.sampled_from([16, 48, 192]),
+    seed=st.integers(0, 2**20),
+)
+def test_a_step_takes_no_less_than_its_own_cuts_are_bounded_by(name, stack, global_batch, seed):
+    problem = problem_of(name, stack, global_batch)
+    configurations = random_configurations(problem, 30, seed=seed)
+    cuts = lopsided(random_cuts(problem, configurations, seed), configurations, seed)
+    batch = make_batch(problem, *configurations, cuts=cuts)
+    bound, result = bound_cuts(problem, batch), evaluate(problem, batch)
+    assert (bound.step_seconds <= result.step_seconds).all()
+    assert bound.peak_memory_bytes == pytest.approx(result.peak_memory_bytes, rel=1e-12)
+    assert (bound.fits == result.fits).all()
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_equal_chunks_are_bounded_closely_by_their_cuts(schedule):
+    problem = make_problem(llama_like(num_layers=64, vocab_size=8), seq_len=2048)
+    v = {"interleaved": 4, "zb-v": 2, "dualpipe-v": 2}.get(schedule, 1)
+    batch = make_batch(problem, Configuration(pp=8, schedule=schedule, virtual_stages=v))
+    found = bound_cuts(problem, batch).step_seconds / evaluate(problem, batch).step_seconds
+    assert 0.96 < found[0] <= 1
+
+
 def test_no_cuts_beat_the_bounds_where_pairs_hide_communication():
     problem = dear_experts()
     configurations = random_configurations(problem, 40, schedules=("dualpipe-v", "zb-v"))
     batch = make_batch(problem, *configurations, cuts=random_cuts(problem, configurations))
     seconds, _ = lower_bounds(problem, batch)
-    assert (seconds <= evaluate(problem, batch).step_seconds).all()
+    step = evaluate(problem, batch).step_seconds
+    assert (seconds <= step).all()
+    assert (bound_cuts(problem, batch).step_seconds <= step).all()
 
 
 @pytest.mark.parametrize("name", ["llama", "moe", "tied"])

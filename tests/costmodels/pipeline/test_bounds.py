@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from costmodels.pipeline import bound_makespan, chunk_rank, simulate
+from costmodels.pipeline import bound_finish, bound_makespan, chunk_rank, finish_seconds, simulate
 from tests.costmodels.pipeline.cases import SCHEDULES, as_rows, cases, equal
 
 
@@ -11,6 +11,14 @@ from tests.costmodels.pipeline.cases import SCHEDULES, as_rows, cases, equal
 def test_no_schedule_beats_its_bound(case):
     makespan, _ = simulate(**case)
     assert bound_makespan(**as_rows(case))[0] <= makespan * (1 + 1e-9)
+
+
+@settings(max_examples=100, deadline=None)
+@given(case=cases())
+def test_no_rank_is_done_before_its_bound(case):
+    bound, finish = bound_finish(**as_rows(case)), finish_seconds(**as_rows(case))
+    assert (bound <= finish * (1 + 1e-9)).all()
+    assert (bound > 0).all()
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
