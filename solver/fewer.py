@@ -4,20 +4,28 @@ A plan uses exactly the devices of its cluster. Where a part of them (`solver.si
 where cost is the objective, that is said beside the plan, in numbers.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from autoplan.errors import ConfigurationError, NoPlanError, Remedy
-from autoplan.spec import Problem
+from autoplan.spec import Cluster, Problem
+from autoplan.spec.arrangement import is_mixed
 from autoplan.units import format_count, format_seconds
+from costmodels.batch import Batch
+from costmodels.evaluation import evaluate
 from solver.front import CostUnit, cost_per_second, cost_unit
 from solver.options import SearchOptions
 from solver.result import Found
 from solver.series import Series
 from solver.sizes import smaller_clusters
 
+QUICKER = 0.9
+"""The share of its time in which the same work may be done on fewer devices, each of which has more of it."""
 NOTABLE = 1e-3
 """The share of time or cost by which a part of the cluster has to be better."""
+NOT_ALL = "there was no time to see whether a part of the cluster does better: --pareto cost looks at all of them"
 
 
 def better_part(problem: Problem, options: SearchOptions, best: Found) -> str | None:
@@ -25,8 +33,10 @@ def better_part(problem: Problem, options: SearchOptions, best: Found) -> str | 
 
     Better is faster, or cheaper where cost is the objective; of other objectives nothing is said.
     """
+    every = smaller_clusters(problem.cluster)
     if options.objective == "throughput":
-        return _better_part(problem, options, best, price=lambda _problem: 1.0, write=_write_seconds)
+        parts = _large_enough(problem, best, every)
+        return _better_part(problem, options, best, parts, price=lambda _problem: 1.0, write=_write_seconds)
     if options.objective != "cost":
         return None
     try:
@@ -37,6 +47,7 @@ def better_part(problem: Problem, options: SearchOptions, best: Found) -> str | 
         problem,
         options,
         best,
+        every,
         price=lambda part: cost_per_second(part, unit),
         write=lambda part, found: f"{_write_cost(part, found, unit)}, {_write_seconds(part, found)}",
     )
@@ -65,26 +76,51 @@ def _better_part(
     problem: Problem,
     options: SearchOptions,
     best: Found,
+    parts: Sequence[Cluster],
     *,
     price: Callable[[Problem], float],
     write: Callable[[Problem, Found], str],
 ) -> str | None:
-    """Return a sentence on the part with least price · step time; the nearest to the whole cluster comes first."""
+    """Return a sentence on the part with least price · step time, or on what there was no time for.
+
+    Those that divide well come first, they are the likeliest.
+    """
     series = Series(options=options)
     least = price(problem) * best.step_seconds * (1 - NOTABLE)
     answer = None
-    for cluster in reversed(smaller_clusters(problem.cluster)):
+    for cluster in sorted(parts, key=_evenness, reverse=True):
         part = replace(problem, cluster=cluster)
         found = series.find(part, cluster.name, cutoff=least / price(part))
+        if series.stopped:
+            return answer or NOT_ALL
         if found is not None:
             least = price(part) * found.step_seconds
-            answer = f"{_use(part, problem)}: {write(part, found)} instead of {write(problem, best)}"
+            answer = f"use {_part_of(part, problem)}: {write(part, found)} instead of {write(problem, best)}"
     return answer
 
 
-def _use(part: Problem, whole: Problem) -> str:
+def _large_enough(problem: Problem, best: Found, parts: Sequence[Cluster]) -> Sequence[Cluster]:
+    """Return the parts that could be faster: on the others the same work alone would keep devices busy for longer.
+
+    Work may be done quicker on them by `QUICKER`, in larger micro-batches. Of unlike nodes nothing is known.
+    """
+    if is_mixed(problem.cluster):
+        return parts
+    cuts, layers = np.asarray([best.cuts]), np.asarray([best.layers], dtype=np.int8)
+    costs = evaluate(problem, Batch.of([best.configuration], cuts, layers))
+    share = float(costs.busy_seconds[0]) * QUICKER / best.step_seconds
+    return [part for part in parts if part.num_devices >= share * problem.cluster.num_devices]
+
+
+def _evenness(cluster: Cluster) -> tuple[int, int]:
+    """Return the largest power of two that divides the number of nodes, and that number."""
+    nodes = cluster.num_nodes
+    return nodes & -nodes, nodes
+
+
+def _part_of(part: Problem, whole: Problem) -> str:
     which = f" ({part.cluster.name})" if len(whole.cluster.groups) > 1 else ""
-    return f"use {part.cluster.num_nodes} of the {whole.cluster.num_nodes} nodes{which}"
+    return f"{part.cluster.num_nodes} of the {whole.cluster.num_nodes} nodes{which}"
 
 
 def _write_seconds(_problem: Problem, found: Found) -> str:

@@ -15,8 +15,8 @@ def render_front(front: "Front", out: "Console") -> None:
     """Write a row for every plan of a front, the fastest first, then what is left out."""
     from rich.table import Table
 
-    least = f"less {front.axis}"
-    out.print(f"[bold]{_count(front)}[/bold], each the fastest that there is with so much or {least}")
+    limit = "in its memory" if front.axis == "memory" else "at its cost"
+    out.print(f"[bold]{_count(front)}[/bold], each the fastest that there is {limit}")
     columns = ["cluster"] if front.axis == "cost" else []
     columns += ["step", "slower by", "tokens/s", "peak memory", f"cost, {front.cost_unit}", "plan"]
     table = Table(*columns, box=None, padding=(0, 2, 0, 0))

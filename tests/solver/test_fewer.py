@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from autoplan.errors import NoPlanError
-from solver.fewer import better_part, fewest_devices
+from solver.fewer import NOT_ALL, better_part, fewest_devices
 from solver.options import SearchOptions
 from solver.search import find
 from tests.solver.problems import make_cluster, make_problem
@@ -44,6 +44,12 @@ def test_a_part_that_is_cheaper_is_named_where_cost_is_the_objective():
     one = best_of(on(problem, 1))
     assert f"{4 * 3.0 * one.step_seconds / 3600:,.3g} USD" in said
     assert better_part(problem, SearchOptions(objective="memory"), best) is None
+
+
+def test_what_there_is_no_time_for_is_said():
+    problem = make_problem(cluster=make_cluster(nodes=3), global_batch=48, seq_len=4096)
+    said = better_part(problem, SearchOptions(time_limit_seconds=1e-9), best_of(problem))
+    assert said == NOT_ALL
 
 
 def test_the_fewest_devices_that_are_fast_enough():
