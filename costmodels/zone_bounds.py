@@ -12,6 +12,14 @@ With weights λ_s ≥ 0, Σ λ_s = 1, the makespan is at least Σ_s a_s·T_s for
 
 λ_s is inverse to the time of the whole model on the zone of s. If zones differ by a factor alone, m·λ_s gives m over
 the sum of their speeds, which is what the best cuts would reach if layers could be divided.
+
+1f1b, m > p, has better weights besides: those with which a layer counts as much on any stage. After its last backward
+the first stage reduces its layers' gradients for at least ρ of their turns, so that with h_s the share of the speed of
+all that stage s has, a_s + ρ·[s = 0] = K·h_s is wanted. From the first stage on
+
+    λ_s = (K·h_s − ρ·[s = 0] − 1 − Σ_{i<s} λ_i) / (m−p+s),
+
+which is linear in K, and Σ λ_s = 1 gives K (`_balanced`). Where a λ_s would be negative they are not used.
 """
 
 from collections.abc import Sequence
@@ -48,10 +56,37 @@ def bound_zones(model: ModelSpec, batch: Batch, modes: Sequence[StageCosts]) -> 
         _sum(model, batch, costs, by_zone, costs.num_microbatches[:, None] * weights),
         _sum(model, batch, costs, by_zone, _paced(batch, costs, weights)) + travel,
     )
+    balanced = np.flatnonzero((batch.schedule == "1f1b") & (costs.num_microbatches > batch.pp))
+    if len(balanced):
+        some, own = batch.take(balanced), [each.take(balanced) for each in modes]
+        found = _balanced(model, some, own, by_zone[balanced], weights[balanced]) + travel[balanced]
+        makespan[balanced] = np.maximum(makespan[balanced], found)
     optimizer = _least([each.optimizer_seconds for each in modes]).reshape(by_zone.shape)
     weights = _weights(optimizer[..., :-1] @ counts, costs)
     updated = _sum(model, batch, costs, optimizer, weights)
     return ((makespan + updated) * (1 + costs.jitter) + costs.step_seconds) * ROUNDING
+
+
+def _balanced(model: ModelSpec, batch: Batch, modes: Sequence[StageCosts], by_zone: Floats, speeds: Floats) -> Floats:
+    """Return a lower bound (n,) on the first stage's end with its reduction, 0 where it has no such weights."""
+    costs, rows = modes[0], np.arange(len(batch))
+    first, kinds = costs.zones.of_rank[:, 0], np.flatnonzero(count_model(model)[:-2] > 0)
+    reduced = _least([each.reduce_seconds for each in modes]).reshape(by_zone.shape)[rows, first]
+    slowest = -_least([-(each.forward_seconds + each.backward_seconds) for each in modes])
+    turns = slowest.reshape(by_zone.shape)[rows, first]
+    share = (reduced[:, kinds] / np.maximum(turns[:, kinds], 1e-300)).min(axis=1)
+    p, m, size = batch.pp, costs.num_microbatches, speeds.shape[1]
+    slope, offset = np.zeros_like(speeds), np.zeros_like(speeds)  # λ = K·slope − offset
+    for s in range(size):
+        exists, left = s < p, np.maximum(m - p + s, 1)
+        slope[:, s] = exists * (speeds[:, s] - slope[:, :s].sum(axis=1)) / left
+        offset[:, s] = exists * (1 + share * (s == 0) - offset[:, :s].sum(axis=1)) / left
+    pace = (1 + offset.sum(axis=1)) / slope.sum(axis=1)
+    weights = pace[:, None] * slope - offset
+    factors = pace[:, None] * speeds
+    ends = factors - share[:, None] * (np.arange(size) == 0)
+    bound = _sum(model, batch, costs, by_zone, factors, ends) + reduced[:, -1] + reduced[:, -3]
+    return np.where((weights >= 0).all(axis=1), bound, 0.0)
 
 
 def _weights(seconds: Floats, costs: StageCosts) -> Floats:
@@ -72,17 +107,23 @@ def _paced(batch: Batch, costs: StageCosts, weights: Floats) -> Floats:
     return np.where(known & (rank < p), factors, 0.0)
 
 
-def _sum(model: ModelSpec, batch: Batch, costs: StageCosts, by_zone: Floats, factors: Floats) -> Floats:
-    """Return the least of Σ_s a_s·T_s (n,) of any cuts, of costs (n, R, U) and factors a_s (n, max_pp)."""
+def _sum(
+    model: ModelSpec, batch: Batch, costs: StageCosts, by_zone: Floats, factors: Floats, ends: Floats | None = None
+) -> Floats:
+    """Return the least of Σ_s a_s·T_s (n,) of any cuts, of costs (n, R, U) and factors a_s (n, max_pp).
+
+    `ends` are the factors of what is not a layer, where they are others.
+    """
     zones, rows = costs.zones, np.arange(len(batch))
     on_zone = np.where(zones.of_rank[..., None] == np.arange(len(zones)), factors[..., None], np.inf).min(axis=1)
     least = np.where(zones.present, on_zone, 0.0)[..., None] * by_zone[..., :-ENDS]
     blocks = np.where(zones.present[..., None], least, np.inf).min(axis=1)
     chunks = int(batch.chunks.max())
     last = rank_table(batch.schedule, batch.pp, batch.virtual_stages, chunks)[rows, batch.chunks - 1]
-    embedding = by_zone[rows, zones.of_rank[:, 0], -3] * factors[:, 0]
-    head = by_zone[rows, zones.of_rank[rows, last], -2] * factors[rows, last]
-    stages = (zones.of_ranks(by_zone[..., -1]) * factors).sum(axis=1) * batch.virtual_stages
+    ends = factors if ends is None else ends
+    embedding = by_zone[rows, zones.of_rank[:, 0], -3] * ends[:, 0]
+    head = by_zone[rows, zones.of_rank[rows, last], -2] * ends[rows, last]
+    stages = (zones.of_ranks(by_zone[..., -1]) * ends).sum(axis=1) * batch.virtual_stages
     total: Floats = blocks @ count_model(model)[:-2] + embedding + head + stages
     return total
 
