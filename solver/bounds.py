@@ -50,13 +50,15 @@ class Bounds:
         It is computed of what counts alone.
         """
         needed = bound_bytes(self.problem.model, nodes, least) if self.goal.per_byte and least is not None else 0.0
-        busy = least_busy_seconds(self.problem, nodes) if self.goal.per_busy_second else 0.0
-        return self.goal.bound(seconds, busy_seconds=busy, memory_bytes=needed)
+        return self.goal.bound(seconds, busy_seconds=self.busy_seconds(nodes), memory_bytes=needed)
+
+    def busy_seconds(self, nodes: Batch) -> Floats | float:
+        """Return for how long devices compute at least (n,), where that counts."""
+        return least_busy_seconds(self.problem, nodes) if self.goal.per_busy_second else 0.0
 
     def reach_seconds(self, nodes: Batch, value: float) -> Any:
         """Return the step time beyond which no plan below the nodes has as little as `value`."""
-        busy = least_busy_seconds(self.problem, nodes) if self.goal.per_busy_second else 0.0
-        return np.min(self.goal.reach_seconds(value, busy_seconds=busy))
+        return np.min(self.goal.reach_seconds(value, busy_seconds=self.busy_seconds(nodes)))
 
     def _of_batches(self, nodes: Batch) -> Floats:
         return self.value(nodes, ideal_seconds(self.problem, nodes))

@@ -8,9 +8,15 @@ import numpy as np
 
 from autoplan.spec import Problem
 from costmodels.batch import Batch, Cuts, Floats
+from costmodels.cuts import chunk_cuts
+from costmodels.evaluation import bound_cuts
 from solver.bounds import Bounds
+from solver.space import trim_cuts
 from solver.stages import best_cuts
 from solver.stages.pipelines import pipelines
+
+TOGETHER = 32
+"""Configurations with their cuts that are costed at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,12 +46,20 @@ def solve(
     What `cutoff` rules out by then, or what is left when `stop` returns true, is not solved.
     """
     problem = bounds.problem
-    one_stage = configurations.pp == 1
-    singles, rest = np.flatnonzero(one_stage), np.flatnonzero(~one_stage)
+    one_stage, several = configurations.pp == 1, configurations.virtual_stages > 1
+    singles, chunked = np.flatnonzero(one_stage), np.flatnonzero(several)
+    rest = np.flatnonzero(~one_stage & ~several)
     some, bounds_left = configurations.take(rest), least[rest].tolist()
+    first = float(least[0])
     if len(singles):
         whole = _with_whole_cuts(problem, configurations.take(singles))
-        yield Solved(count=len(singles), found=whole, left=min(bounds_left, default=inf))
+        yield Solved(count=len(singles), found=whole, left=first)
+    if len(chunked):
+        for candidates in _with_chunk_cuts(bounds, configurations.take(chunked), cutoff=cutoff, stop=stop):
+            yield Solved(count=0, found=candidates, left=first)
+        if stop():
+            return
+        yield Solved(count=len(chunked), found=None, left=min(bounds_left, default=inf))
     for pipeline, bound in zip(pipelines(problem, some), bounds_left, strict=True):
         if stop():
             return
@@ -55,6 +69,29 @@ def solve(
         found = None if answer.best is None else replace(pipeline.row, cuts=np.asarray([answer.best.cuts]))
         proved = bounds.value(pipeline.row, np.asarray([answer.bound_seconds]))
         yield Solved(count=1, found=found, bound=float(proved[0]), left=bound)
+
+
+def _with_chunk_cuts(
+    bounds: Bounds, configurations: Batch, *, cutoff: Callable[[], float], stop: Callable[[], bool]
+) -> Iterator[Batch]:
+    """Yield configurations of several chunks a rank with those cuts of the rules that may be good enough.
+
+    They come some at a time; what a bound with its own cuts rules out is not costed.
+    """
+    candidates, _ = chunk_cuts(bounds.problem, configurations)
+    known = bound_cuts(bounds.problem, candidates)
+    values = bounds.goal.bound(
+        np.where(known.fits, known.step_seconds, inf),
+        busy_seconds=bounds.busy_seconds(candidates),
+        memory_bytes=known.peak_memory_bytes,
+    )
+    order = np.argsort(values, kind="stable")
+    for start in range(0, len(order), TOGETHER):
+        some = order[start : start + TOGETHER]
+        some = some[np.isfinite(values[some]) & (values[some] <= cutoff())]
+        if not len(some) or stop():
+            return
+        yield trim_cuts(candidates.take(some))
 
 
 def _with_whole_cuts(problem: Problem, configurations: Batch) -> Batch:

@@ -38,7 +38,7 @@ from solver.space import Space
 from solver.stages.windows import ROUNDING
 from solver.tree import Tree
 
-AT_ONCE = (256, 1024, 8192, 512)
+AT_ONCE = (256, 1024, 8192, 4096)
 """Nodes of every level that are taken at a time; of the first ones, until a plan is known, a few."""
 AT_FIRST = (16, 32, 64, 16)
 NEAR = 0.05

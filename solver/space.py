@@ -14,7 +14,8 @@ replicas: its degrees always multiply to the cluster's devices. So before the sh
 dp_replicate and dp_shard, but only for their product.
 
 Values: degrees divide the number of devices, micro-batches the global batch; etp, unless it is pinned, the devices of a
-node; interleaved schedules have any number of chunks that the model's layers suffice for. Two entries that would run
+node; interleaved schedules, unless their chunks are pinned, have up to `FEW_CHUNKS` a rank, and any number with which
+all chunks can have as many layers, the embedding and the head counted as layers or not. Two entries that would run
 the same are one: context parallelism of one rank has one method, and with one stage, or for gpipe with one
 micro-batch, 1f1b stands for the other schedules of one chunk.
 """
@@ -48,6 +49,7 @@ SOME = 64
 """Nodes that are opened together where one configuration is all that is wanted."""
 DEGREES = ("tp", "cp", "pp", "dp_shard")
 DATA_PARALLEL = frozenset({"dp_replicate", "dp_shard"})
+FEW_CHUNKS = 4
 TWO_CHUNKS = ("zb-v", "dualpipe-v")
 _DEFAULT = Configuration()
 
@@ -114,6 +116,8 @@ class Space:
             keep &= (nodes.cp > 1) | (nodes.cp_method == _DEFAULT.cp_method)
         if "schedule" in known - before:
             keep &= self._is_canonical(nodes)
+            if "virtual_stages" not in self.options.fix:
+                keep &= _has_few_or_even_chunks(nodes, self.problem.model.num_layers)
             keep &= self._pins.allows_chunks(nodes, self.problem.model.num_layers)
         if "recompute" in known - before:
             keep &= self._pins.allows_modes(nodes)
@@ -209,6 +213,13 @@ def _schedules(names: Any, most_chunks: int) -> tuple[Any, Any]:
         for chunks in (range(2, most_chunks + 1) if name == "interleaved" else [2 if name in TWO_CHUNKS else 1])
     ]
     return np.asarray([name for name, _ in pairs], dtype=np.str_), np.asarray([v for _, v in pairs], dtype=np.int64)
+
+
+def _has_few_or_even_chunks(nodes: Batch, num_layers: int) -> Bools:
+    """Return where a rank has few chunks, or as many as make all chunks alike."""
+    even = (num_layers % nodes.chunks == 0) | ((num_layers + ENDS) % nodes.chunks == 0)
+    keep: Bools = (nodes.virtual_stages <= FEW_CHUNKS) | even
+    return keep
 
 
 def _answers(names: frozenset[str], known: frozenset[str]) -> bool:
