@@ -1,10 +1,12 @@
 """When the ranks of many configurations are done, all configurations that run the same program together.
 
 For gpipe the times are a closed form: two flow shops of m equal jobs one after the other. The other schedules go
-tick by tick through their program with all their configurations as one vector, 1f1b only until it repeats itself
+tick by tick through their program with all their configurations as one vector, until it repeats itself
 (`costmodels.pipeline.steady`). zb-1p and zb-2p have no program before their order is searched, so they get a bound
 (`bound_searched`).
 """
+
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +15,7 @@ from costmodels.pipeline.closed import arrivals, bound_searched, finish_gpipe
 from costmodels.pipeline.grouping import Group, groups
 from costmodels.pipeline.jobs import SEARCHED
 from costmodels.pipeline.program import fixed_program, run_program
-from costmodels.pipeline.steady import fewest_microbatches, finish_1f1b
+from costmodels.pipeline.steady import few_microbatches, find_steady, finish_steady
 from costmodels.pipeline.times import ChunkSeconds, ChunkTimes
 
 
@@ -26,7 +28,7 @@ def finish_seconds(
     """
     finish = np.zeros((len(pp), int(pp.max(initial=0))))
     closed = (pp == 1) | (schedule == "gpipe")  # whatever m is
-    few = np.where(schedule == "1f1b", np.minimum(num_microbatches, fewest_microbatches(pp)), num_microbatches)
+    few = few_microbatches(schedule, pp, virtual_stages, num_microbatches)
     for group in groups(schedule, pp, virtual_stages, np.where(closed, 0, few)):
         times = group.times(seconds)
         finish[group.rows, : group.pp] = _finish(group, times, num_microbatches[group.rows]).T
@@ -51,14 +53,12 @@ def _finish(group: Group, times: ChunkTimes, m: Ints) -> Floats:
         return finish_gpipe(times, m)
     if group.schedule in SEARCHED:
         return bound_searched(group.schedule, times, group.num_microbatches)
-    if group.schedule == "1f1b" and group.num_microbatches == fewest_microbatches(group.pp):
-        return finish_1f1b(times, m)
-    program = fixed_program(
-        group.schedule,
-        pp=group.pp,
-        virtual_stages=group.virtual_stages,
-        num_microbatches=group.num_microbatches,
-    )
+    what: Any = {"pp": group.pp, "virtual_stages": group.virtual_stages, "num_microbatches": group.num_microbatches}
+    if (m > group.num_microbatches).any():
+        steady = find_steady(group.schedule, **what)
+        assert steady is not None, "configurations go together only where there are steady ticks"
+        return finish_steady(steady, times, m)
+    program = fixed_program(group.schedule, **what)
     seconds, travel = times.parts()
     free, _ = run_program(
         program, seconds, travel, reads=program.reads, write=program.write, num_slots=program.num_slots

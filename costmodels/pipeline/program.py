@@ -40,6 +40,11 @@ class Program:
     write: Ints
     num_slots: int
 
+    @property
+    def depth(self) -> int:
+        """Micro-batches of a kind and chunk that have slots of their own."""
+        return (self.num_slots - 2) // (2 * len(self.chunk_rank))
+
 
 @lru_cache(maxsize=32)
 def fixed_program(schedule: Schedule, *, pp: int, virtual_stages: int, num_microbatches: int) -> Program:
