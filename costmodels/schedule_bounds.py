@@ -7,7 +7,8 @@ the ranks with Σ γ_r = 1 make one of them; the least coefficient of any chunk 
 are. The γ_r are chosen so that coefficients are equal, which makes them geometric.
 
 Every schedule: the last chunk C does m forwards and m input gradients between the first that reaches it and the last
-that leaves it, so that with the way there and back makespan ≥ Σ c + (m − 1)·c_C. A rank works m·T: m·W/p, W = Σ T.
+that leaves it, so that with the way there and back makespan ≥ Σ c + (m − 1)·c_C. A rank works m·T: at least m·W/p with
+W = Σ T, and m times ⌈L/p⌉ of the L layers, of the quickest kind.
 
 zb-h1, m > p: as for 1f1b (`costmodels.bounds`) with c for T; between the first input gradient and the last forward of
 rank r there are m − p weight gradients besides, and one of the first rank comes last, so that for every r
@@ -17,6 +18,16 @@ rank r there are m − p weight gradients besides, and one of the first rank com
 With θ = Σ w / Σ c, g = (m−p)(1+θ), K = (g+2p−1+θ)/p and γ_r = (K − 1 − θ·[r = 0] − Σ_{i<r} γ_i)/(g + r) a layer has
 the coefficient c·K + (w − θ·c)·((m−p)·γ_r + [r = 0]) on rank r: of layers in the same proportion that makes
 (m+p−1)/p·c + (m−p+1)/p·w, what equal stages take (`_late_weights`).
+
+zb-h1, 2 ≤ m ≤ p: the last forward of rank q = p − m + 1 comes after its first input gradient, which makes two ways
+there and back; before its first gradient a rank r < q does all forwards, and then has m input and weight gradients:
+
+    makespan ≥ Σ_{i<q} c_i + 2·Σ_{i≥q} c_i,   makespan ≥ Σ f + Σ_{i>r} b_i + m·(b_r + w_r).
+
+With ψ = Σ b / Σ (b + w), x = (1 − ψ/m)^r, the weight ω = x_q/(1 + (1 − x_q)·Σ f/Σ b) of the first and geometric ones
+of the others, a layer of any rank has a coefficient of at least the lesser of (1+ω)·c and, at x = 1 or x_{q−1},
+
+    ω·c + (1−ω)·f + (Σ b + ω·Σ f)·(x·(b + w)/Σ (b + w) + (1 − x)·b/Σ b)   (`_few_microbatches`).
 
 zb-h1 also: a rank starts after the forwards before it, makespan ≥ Σ_{i<r} f_i + m·T_r; with φ = Σ f / Σ T and
 γ_r = (K − φ·Σ_{i>r} γ_i)/m that is K = φ/(1 − (1 − φ/m)^p), and a layer's coefficient K·T + (f − φ·T)·Σ_{i>r} γ_i. Its
@@ -52,6 +63,9 @@ from costmodels.batch import Batch, Bools, Floats, Ints
 from costmodels.pipeline import OVERLAPPED, SEARCHED, SPLIT, V_PLACED, among
 from costmodels.stage_costs import StageCosts
 
+SENDS = -2
+"""Column of what blocks ranks, of units in `_Work`."""
+
 
 def bound_ranks(model: ModelSpec, batch: Batch, costs: StageCosts, *, forced_seconds: Floats | float) -> Floats:
     """Return a lower bound (n,) on when all ranks have done their last job and reduced their gradients.
@@ -71,6 +85,8 @@ def bound_ranks(model: ModelSpec, batch: Batch, costs: StageCosts, *, forced_sec
         begun, returned = _one_chunk(take_rows(work, rows))
         own[rows] = np.maximum(own[rows], begun)
         back[rows] = np.maximum(back[rows], returned)
+    if len(rows := np.flatnonzero((batch.schedule == "zb-h1") & (costs.num_microbatches <= batch.pp))):
+        own[rows] = np.maximum(own[rows], _few_microbatches(take_rows(work, rows)))
     if len(rows := np.flatnonzero((batch.schedule == "zb-h1") & (costs.num_microbatches > batch.pp))):
         back[rows] = np.maximum(back[rows], _late_weights(take_rows(work, rows)))
     return np.maximum(own + stage, back + first)
@@ -113,7 +129,8 @@ class _Work:
         counts = np.column_stack([once, batch.chunks, np.ones_like(p), np.ones_like(p)]).astype(np.float64)
         inside = (whole - later)[:, costs.head] + (whole - later)[:, costs.stage]
         there_and_back = (counts[:, :-2] * (whole - later)).sum(axis=1) + sends + forced
-        heaviest = (turns[:, :-3] * (once > 0)).max(axis=1) + v * turns[:, -3]
+        of_layers = np.where(blocks > 0, turns[:, : len(blocks)], np.inf).min(axis=1) * -(-model.num_layers // p)
+        heaviest = np.maximum((turns[:, :-3] * (once > 0)).max(axis=1), of_layers) + v * turns[:, -3]
         return cls(
             pp=p,
             virtual_stages=v,
@@ -193,6 +210,28 @@ def _late_weights(work: _Work) -> Floats:
     coefficient = np.where(uneven > 0, least[:, None], most[:, None])
     bound = work.total((1 + left)[:, None] * turns + uneven * coefficient)
     return np.where(first >= 0, bound, 0.0)
+
+
+def _few_microbatches(work: _Work) -> Floats:
+    """Return a bound (n,) where there are no more micro-batches than ranks."""
+    m, turns, forwards = work.num_microbatches, work.turns - work.weights, work.forwards
+    inputs = np.maximum(turns - forwards, 0.0)
+    f, b, w = work.total(forwards), work.total(inputs), work.total(work.weights)
+    first_of_two = work.pp - m + 1
+    kept = 1 - b / (b + w) / m
+    x = kept**first_of_two
+    weight = x / (1 + (1 - x) * f / b)
+
+    def of_earlier(x: Floats) -> Floats:
+        """Return the last term of the coefficients (n, k)."""
+        late = (x / (b + w))[:, None] * (inputs + work.weights) + ((1 - x) / b)[:, None] * inputs
+        return (b + weight * f)[:, None] * late
+
+    earlier = np.minimum(of_earlier(np.ones(len(m))), of_earlier(kept ** (first_of_two - 1)))
+    earlier += weight[:, None] * turns + (1 - weight)[:, None] * forwards
+    coefficients = np.minimum((1 + weight)[:, None] * turns, earlier)
+    coefficients[:, SENDS] = np.minimum(coefficients[:, SENDS], turns[:, SENDS])  # of forwards, half of them
+    return np.where(m > 1, work.total(coefficients), 0.0)
 
 
 def is_other(batch: Batch) -> Bools:
