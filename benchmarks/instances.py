@@ -81,9 +81,9 @@ def _with_drawn_pins(
     chosen = space.configuration(rng.randrange(len(space)))
     names = [each.name for each in fields(Configuration) if each.name != "recompute_layers"]
     every, keep = EverySplit(problem, options), np.ones(len(space), dtype=np.bool_)
-    candidates = np.zeros(len(space), dtype=object)
+    candidates = np.zeros(len(space))
     for shape, rows in Shape.all_of(space).items():
-        candidates[rows] = every.count(shape)
+        candidates[rows] = every.count(shape, space.take(rows)) / len(rows)
     pins: dict[str, PinValue] = {}
     for name in rng.sample(names, len(names)):
         if candidates[keep].sum() <= most:

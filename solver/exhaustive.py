@@ -49,21 +49,22 @@ class Leaders:
             layers=np.zeros((n, num_layers), dtype=np.int8),
         )
 
-    def enter(self, rows: slice, splits: Splits, evaluation: Evaluation, goal: Goal) -> None:
-        """Enter all splits of the configurations `rows`, costed in this order."""
-        shape = (-1, len(splits))
+    def enter(self, splits: Splits, evaluation: Evaluation, goal: Goal) -> None:
+        """Enter some configurations with splits of theirs, as they were costed."""
+        shape, cuts, layers = (len(splits.rows), splits.each), splits.batch.cuts, splits.batch.layers
+        assert layers is not None, "splits say what every layer repeats"
         values = np.where(evaluation.fits, goal.value(evaluation), np.inf).reshape(shape)
         seconds, memory = evaluation.step_seconds.reshape(shape), evaluation.peak_memory_bytes.reshape(shape)
         least = values.min(axis=1)
-        self.least[rows] = np.minimum(self.least[rows], least)
+        self.least[splits.rows] = np.minimum(self.least[splits.rows], least)
         self.fitting += int(evaluation.fits.sum())
         quickest = np.where(_reaches(values, least[:, None]), seconds, np.inf)
         place = np.where(_reaches(quickest, quickest.min(axis=1, keepdims=True)), memory, np.inf).argmin(axis=1)
-        for i, k in zip(range(rows.start, rows.stop), place.tolist(), strict=True):
-            new = (values[i - rows.start, k], seconds[i - rows.start, k], memory[i - rows.start, k])
+        for at, (i, k) in enumerate(zip(splits.rows.tolist(), place.tolist(), strict=True)):
+            new = (values[at, k], seconds[at, k], memory[at, k])
             if new[0] < np.inf and _before(new, (self.value[i], self.step_seconds[i], self.memory_bytes[i])):
                 self.value[i], self.step_seconds[i], self.memory_bytes[i] = new
-                self.cuts[i], self.layers[i] = splits.cuts[k], splits.layers[k]
+                self.cuts[i], self.layers[i] = cuts[at * splits.each + k], layers[at * splits.each + k]
 
     def found(self, i: int) -> Found:
         """Return the candidate of configuration i."""
@@ -78,13 +79,9 @@ class Leaders:
 
 def cost_all(problem: Problem, options: SearchOptions, goal: Goal, shape: Shape, batch: Batch) -> Leaders:
     """Return the leaders of configurations of one shape, after all of their candidates were costed."""
-    every = EverySplit(problem, options)
     leaders = Leaders.of(batch, chunks=shape.pp * shape.virtual_stages, num_layers=problem.model.num_layers)
-    for start in range(0, len(batch), MOST_ROWS):
-        rows = slice(start, min(start + MOST_ROWS, len(batch)))
-        some = batch.take(rows)
-        for splits in every.of(shape, most=max(MOST_ROWS // len(some), 1)):
-            leaders.enter(rows, splits, evaluate(problem, splits.of_each(some)), goal)
+    for splits in EverySplit(problem, options).of(shape, batch, most=MOST_ROWS):
+        leaders.enter(splits, evaluate(problem, splits.batch), goal)
     return leaders
 
 

@@ -1,10 +1,10 @@
 """Every split of a small problem's layers: cuts and modes of layers, listed without the search's help.
 
 A configuration of one chunk a rank has all cuts in which every stage has a layer, and any modes of layers up to its
-recompute; one of several chunks a rank has the cuts of a short list, and all layers alike. Of all these the pinned ones
-stay. Layers of one kind in one stage are interchangeable, since a stage's costs are sums over its units
-(`costmodels.stage_costs`): of splits that only differ in which of them has which mode, one is listed, and pinned layers
-are a kind of their own.
+recompute; one of several chunks a rank has the cuts of a short list (`costmodels.cuts.chunk_cuts`), or those that are
+pinned, and all layers alike. Of all these those stay that keep the pins. Layers of one kind in one stage are
+interchangeable, since a stage's costs are sums over its units (`costmodels.stage_costs`): of splits that only differ in
+which of them has which mode, one is listed, and pinned layers are a kind of their own.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,11 +15,16 @@ from math import comb, prod
 
 import numpy as np
 
-from autoplan.spec import Problem
+from autoplan.spec import Configuration, Problem
 from costmodels.batch import RECOMPUTES, Batch, Cuts, Ints, Modes
+from costmodels.cuts import chunk_cuts
 from costmodels.distinct import distinct
+from costmodels.stage_costs import ranks_of_chunks
 from solver.options import SearchOptions
 from solver.pins import LayerPins
+
+AT_ONCE = 1 << 14
+"""Configurations whose cuts are asked for at once."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -48,22 +53,15 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Splits:
-    """Cuts (k, chunks + 1) with the modes (k, num_layers) of all layers."""
+    """Configurations with their splits: `batch` has k of these for each of the configurations `rows` (n,), in order."""
 
-    cuts: Cuts
-    layers: Modes
+    rows: Ints
+    batch: Batch
 
-    def __len__(self) -> int:
-        return len(self.cuts)
-
-    def of_each(self, configurations: Batch) -> Batch:
-        """Return every configuration with every split, all of one configuration next to each other."""
-        n, k = len(configurations), len(self)
-        return replace(
-            configurations.take(np.repeat(np.arange(n), k)),
-            cuts=np.tile(self.cuts, (n, 1)),
-            layers=np.tile(self.layers, (n, 1)),
-        )
+    @property
+    def each(self) -> int:
+        """The number k of splits of every configuration."""
+        return len(self.batch) // len(self.rows)
 
 
 @dataclass(frozen=True)
@@ -73,19 +71,65 @@ class EverySplit:
     problem: Problem
     options: SearchOptions
 
-    def count(self, shape: Shape) -> int:
-        """Return how many splits a shape has."""
+    def count(self, shape: Shape, configurations: Batch) -> int:
+        """Return how many splits all configurations of a shape have."""
         if shape.virtual_stages > 1:
-            return sum(len(part) for part in self.of(shape, most=1))
-        if self._pins.stages or self._pins.cuts is not None:
-            return sum(
-                prod(self._count_modes(*ends, shape.tier) for ends in pairwise(cuts)) for cuts in self._cuts(shape)
+            chunked = (
+                self._chunked(shape, configurations.take(rows)) for rows in _slices(len(configurations), AT_ONCE)
             )
-        return self._count_all(shape)
+            return sum(len(batch) for batch, _ in chunked)
+        if not self._pins.stages and self._pins.cuts is None:
+            return len(configurations) * self._count_all(shape)
+        return len(configurations) * sum(self._count_cuts(cuts, shape.tier) for cuts in self._cuts(shape))
 
-    def of(self, shape: Shape, *, most: int) -> Iterator[Splits]:
-        """Yield all splits of a shape, at most `most` at once."""
-        parts: list[Splits] = []
+    def of(self, shape: Shape, configurations: Batch, *, most: int) -> Iterator[Splits]:
+        """Yield all configurations of a shape with all of their splits, about `most` at once."""
+        every = np.arange(len(configurations))
+        for rows in _slices(len(configurations), most):
+            some = configurations.take(rows)
+            if shape.virtual_stages > 1:
+                yield from _by_turns(every[rows], *self._chunked(shape, some))
+                continue
+            for cuts, layers in self._tables(shape, most=max(most // len(some), 1)):
+                n, k = len(some), len(cuts)
+                repeated = some.take(np.repeat(np.arange(n), k))
+                batch = replace(repeated, cuts=np.tile(cuts, (n, 1)), layers=np.tile(layers, (n, 1)))
+                yield Splits(every[rows], batch)
+
+    def has(self, shape: Shape, configuration: Configuration, cuts: tuple[int, ...], layers: tuple[int, ...]) -> bool:
+        """Return whether a split is one of a configuration, but for which of interchangeable layers has which mode."""
+        allowed, pinned = range(shape.tier + 1), self._pins.modes
+        known = self._cuts(shape)
+        if shape.virtual_stages > 1:
+            batch, _ = self._chunked(shape, Batch.of([configuration], np.zeros((1, 1), dtype=np.int64)))
+            known = (tuple(row) for row in batch.cuts.tolist())
+            allowed = range(shape.tier, shape.tier + 1)
+        return (
+            cuts in known
+            and len(layers) == self.problem.model.num_layers
+            and all(mode in allowed and pinned.get(i, mode) == mode for i, mode in enumerate(layers))
+        )
+
+    def _chunked(self, shape: Shape, configurations: Batch) -> tuple[Batch, Ints]:
+        """Return configurations of several chunks a rank with each of their splits, and which each one is (k,)."""
+        pins, num_layers = self._pins, self.problem.model.num_layers
+        if pins.cuts is not None:
+            fits = len(pins.cuts) == shape.pp * shape.virtual_stages + 1
+            index = np.arange(len(configurations) if fits else 0)
+            batch = replace(configurations.take(index), cuts=np.tile(np.asarray(pins.cuts), (len(index), 1)))
+        else:
+            batch, index = chunk_cuts(self.problem, configurations)
+        keep = np.full(len(index), all(mode == shape.tier for mode in pins.modes.values()))
+        for i in np.flatnonzero(keep):
+            held = np.zeros(shape.pp, dtype=np.int64)
+            np.add.at(held, ranks_of_chunks(batch.take(np.asarray([i])))[0], np.diff(batch.cuts[i]))
+            keep[i] = all(stage < shape.pp and held[stage] == count for stage, count in pins.stages.items())
+        batch = batch.take(np.flatnonzero(keep))
+        return replace(batch, layers=np.full((len(batch), num_layers), shape.tier, dtype=np.int8)), index[keep]
+
+    def _tables(self, shape: Shape, *, most: int) -> Iterator[tuple[Cuts, Modes]]:
+        """Yield all cuts (k, pp + 1) with modes (k, num_layers) of one chunk a rank, at most `most` at once."""
+        parts: list[tuple[Cuts, Modes]] = []
         room = most
         for cuts in self._cuts(shape):
             stages = [self._stage_modes(*ends, shape.tier) for ends in pairwise(cuts)]
@@ -99,15 +143,6 @@ class EverySplit:
                     parts, room = [], most
         if parts:
             yield _join(parts)
-
-    def has(self, shape: Shape, cuts: tuple[int, ...], layers: tuple[int, ...]) -> bool:
-        """Return whether a split is one of a shape, or differs in which of interchangeable layers has which mode."""
-        allowed = range(shape.tier + 1) if shape.virtual_stages == 1 else [shape.tier]
-        return (
-            cuts in self._cuts(shape)
-            and len(layers) == self.problem.model.num_layers
-            and all(mode in allowed and self._pins.modes.get(i, mode) == mode for i, mode in enumerate(layers))
-        )
 
     @cached_property
     def _pins(self) -> LayerPins:
@@ -171,12 +206,26 @@ class EverySplit:
         return all_choices
 
 
-def _decode(cuts: tuple[int, ...], stages: Sequence[Modes], start: int, stop: int) -> Splits:
+def _decode(cuts: tuple[int, ...], stages: Sequence[Modes], start: int, stop: int) -> tuple[Cuts, Modes]:
     """Return the splits `start` … `stop` − 1 of one cut, counted through the choices of its stages."""
     places = np.unravel_index(np.arange(start, stop), [len(modes) for modes in stages])
     layers = np.hstack([modes[place] for modes, place in zip(stages, places, strict=True)])
-    return Splits(np.tile(np.asarray(cuts), (stop - start, 1)), layers)
+    return np.tile(np.asarray(cuts), (stop - start, 1)), layers
 
 
-def _join(parts: Sequence[Splits]) -> Splits:
-    return Splits(np.concatenate([part.cuts for part in parts]), np.concatenate([part.layers for part in parts]))
+def _join(parts: Sequence[tuple[Cuts, Modes]]) -> tuple[Cuts, Modes]:
+    return np.concatenate([cuts for cuts, _ in parts]), np.concatenate([layers for _, layers in parts])
+
+
+def _by_turns(every: Ints, batch: Batch, index: Ints) -> Iterator[Splits]:
+    """Yield splits, of which configurations have unlike numbers, one of each at a time; `index` is ascending."""
+    first = np.searchsorted(index, index)
+    turn = np.arange(len(index)) - first
+    for each in range(int(turn.max(initial=-1)) + 1):
+        at = np.flatnonzero(turn == each)
+        yield Splits(every[index[at]], batch.take(at))
+
+
+def _slices(size: int, most: int) -> Iterator[slice]:
+    for start in range(0, size, most):
+        yield slice(start, min(start + most, size))

@@ -118,7 +118,7 @@ class _Space:
                 parts.setdefault(shape, []).append(block.take(rows))
         by_shape: dict[Shape, Batch] = {shape: combine(some, np.concatenate) for shape, some in sorted(parts.items())}
         every = EverySplit(problem, options)
-        size = sum(len(batch) * every.count(shape) for shape, batch in by_shape.items())
+        size = sum(every.count(shape, batch) for shape, batch in by_shape.items())
         return cls(problem=problem, options=options, by_shape=by_shape, size=size)
 
     def has(self, found: Found) -> bool:
@@ -128,7 +128,7 @@ class _Space:
         batch = self.by_shape.get(shape)
         if batch is None or not _same(batch, found.configuration).any():
             return False
-        return EverySplit(self.problem, self.options).has(shape, found.cuts, found.layers)
+        return EverySplit(self.problem, self.options).has(shape, found.configuration, found.cuts, found.layers)
 
 
 def _same(batch: Batch, configuration: Configuration) -> Bools:

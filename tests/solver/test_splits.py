@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from autoplan.spec import Configuration
-from costmodels.batch import Batch
+from costmodels.batch import RECOMPUTES, Batch
+from costmodels.cuts import chunk_cuts
 from costmodels.estimate import evaluate
 from solver.options import SearchOptions
 from solver.splits import EverySplit, Shape
@@ -23,10 +24,20 @@ def shape(pp, tier):
 
 
 def splits_of(problem, options, pp, tier, most=7):
-    parts = list(EverySplit(problem, options).of(shape(pp, tier), most=most))
-    assert all(0 < len(part) <= most for part in parts)
-    cuts = np.concatenate([part.cuts for part in parts])
-    return cuts, np.concatenate([part.layers for part in parts])
+    one = rows_of(Configuration(pp=pp, recompute=RECOMPUTES[tier]))
+    parts = list(EverySplit(problem, options).of(shape(pp, tier), one, most=most))
+    assert all(0 < len(part.batch) <= most for part in parts)
+    assert all(part.rows.tolist() == [0] and part.each == len(part.batch) for part in parts)
+    cuts = np.concatenate([part.batch.cuts for part in parts])
+    return cuts, np.concatenate([part.batch.layers for part in parts])
+
+
+def rows_of(*configurations):
+    return Batch.of(configurations, np.zeros((len(configurations), 1), dtype=np.int64))
+
+
+def count(every, shape):
+    return every.count(shape, rows_of(Configuration(pp=shape.pp)))
 
 
 @pytest.mark.parametrize("pp", [1, 2, 3, 5])
@@ -34,7 +45,7 @@ def splits_of(problem, options, pp, tier, most=7):
 def test_all_are_listed_and_none_twice(pp, tier):
     problem = problem_of()
     cuts, layers = splits_of(problem, SearchOptions(), pp, tier)
-    assert len(cuts) == EverySplit(problem, SearchOptions()).count(shape(pp, tier))
+    assert len(cuts) == count(EverySplit(problem, SearchOptions()), shape(pp, tier))
     counted = set()
     for ends, modes in zip(cuts.tolist(), layers.tolist(), strict=True):
         chosen = sorted(zip(np.searchsorted(ends, range(5), side="right").tolist(), MIXED, modes, strict=True))
@@ -65,29 +76,68 @@ def test_pinned_layers_keep_their_modes_and_pinned_stages_their_layers():
     cuts, layers = splits_of(every.problem, options, 2, 2, most=1000)
     assert cuts.tolist() == [[0, 2, 5]] * len(cuts)
     assert (layers[:, 1:3] == 1).all()
-    assert len(cuts) == every.count(shape(2, 2)) == 3 * 3 * 3
-    assert every.count(shape(2, 0)) == 0, "selective is more than nothing"
-    assert every.has(shape(2, 2), (0, 2, 5), (2, 1, 1, 0, 2))
-    assert not every.has(shape(2, 2), (0, 2, 5), (2, 0, 1, 0, 2))
-    assert not every.has(shape(2, 2), (0, 3, 5), (2, 1, 1, 0, 2))
+    assert len(cuts) == count(every, shape(2, 2)) == 3 * 3 * 3
+    assert count(every, shape(2, 0)) == 0, "selective is more than nothing"
+    assert every.has(shape(2, 2), Configuration(pp=2), (0, 2, 5), (2, 1, 1, 0, 2))
+    assert not every.has(shape(2, 2), Configuration(pp=2), (0, 2, 5), (2, 0, 1, 0, 2))
+    assert not every.has(shape(2, 2), Configuration(pp=2), (0, 3, 5), (2, 1, 1, 0, 2))
 
 
 def test_pinned_cuts_are_the_only_ones():
     options = SearchOptions(pins={"cuts": "0,1,5"})
     every = EverySplit(problem_of(), options)
-    assert every.count(shape(2, 0)) == 1
-    assert every.count(shape(3, 0)) == 0
+    assert count(every, shape(2, 0)) == 1
+    assert count(every, shape(3, 0)) == 0
 
 
 def test_splits_of_each_configuration_come_together():
     problem = problem_of()
-    (splits,) = EverySplit(problem, SearchOptions()).of(shape(2, 1), most=1000)
-    rows = Batch.of([Configuration(pp=2, micro_batch=size, recompute="selective") for size in (1, 2)], np.zeros((2, 1)))
-    both = splits.of_each(rows)
-    assert both.micro_batch.tolist() == [1] * len(splits) + [2] * len(splits)
-    assert (both.cuts[: len(splits)] == splits.cuts).all()
-    assert (both.layers[len(splits) :] == splits.layers).all()
-    assert replace(both, layers=None).layers is None
+    rows = rows_of(*(Configuration(pp=2, micro_batch=size, recompute="selective") for size in (1, 2)))
+    every = EverySplit(problem, SearchOptions())
+    (both,) = every.of(shape(2, 1), rows, most=1000)
+    assert both.rows.tolist() == [0, 1]
+    assert len(both.batch) == every.count(shape(2, 1), rows) == 2 * both.each
+    assert both.batch.micro_batch.tolist() == [1] * both.each + [2] * both.each
+    assert (both.batch.cuts[: both.each] == both.batch.cuts[both.each :]).all()
+    few = list(every.of(shape(2, 1), rows, most=1))
+    assert [part.rows.tolist() for part in few] == [[0]] * both.each + [[1]] * both.each
+
+
+CHUNKED = Configuration(pp=2, schedule="interleaved", virtual_stages=2, recompute="full")
+OF_CHUNKS = Shape(pp=2, virtual_stages=2, schedule="interleaved", tier=2)
+
+
+def chunked(options):
+    problem = problem_of(global_batch=8)
+    rows = rows_of(CHUNKED, replace(CHUNKED, micro_batch=2))
+    every = EverySplit(problem, options)
+    parts = list(every.of(OF_CHUNKS, rows, most=100))
+    assert every.count(OF_CHUNKS, rows) == sum(len(part.batch) for part in parts)
+    assert all(part.each == 1 for part in parts)
+    return every, [
+        (row, *cuts) for part in parts for row, cuts in zip(part.rows, part.batch.cuts.tolist(), strict=True)
+    ]
+
+
+def test_several_chunks_a_rank_have_the_cuts_of_the_rules_and_layers_alike():
+    every, listed = chunked(SearchOptions())
+    candidates, index = chunk_cuts(every.problem, rows_of(CHUNKED, replace(CHUNKED, micro_batch=2)))
+    assert sorted(listed) == sorted((row, *cuts) for row, cuts in zip(index, candidates.cuts.tolist(), strict=True))
+    cuts = tuple(candidates.cuts[0].tolist())
+    assert every.has(OF_CHUNKS, CHUNKED, cuts, (2,) * 5)
+    assert not every.has(OF_CHUNKS, CHUNKED, cuts, (2, 2, 2, 2, 1))
+    assert not every.has(OF_CHUNKS, CHUNKED, (0, 5, 5, 5, 5), (2,) * 5)
+
+
+def test_pins_hold_for_several_chunks_a_rank_too():
+    _, every = chunked(SearchOptions())
+    _, held = chunked(SearchOptions(pins={"stages[0].layers": 3}))
+    assert held == [each for each in every if each[2] - each[1] + each[4] - each[3] == 3]
+    assert 0 < len(held) < len(every)
+    _, cut = chunked(SearchOptions(pins={"cuts": "0,2,3,4,5"}))
+    assert cut == [(0, 0, 2, 3, 4, 5), (1, 0, 2, 3, 4, 5)]
+    assert not chunked(SearchOptions(pins={"layers[0].recompute": "none"}))[1]
+    assert chunked(SearchOptions(pins={"layers[0].recompute": "full"}))[1] == every
 
 
 def test_shapes_tell_apart_what_decides_splits():
