@@ -11,6 +11,7 @@ from costmodels.batch import Batch, Cuts, Floats
 from costmodels.cuts import chunk_cuts
 from costmodels.evaluation import bound_cuts
 from solver.bounds import Bounds
+from solver.pins import LayerPins
 from solver.space import trim_cuts
 from solver.stages import best_cuts
 from solver.stages.pipelines import pipelines
@@ -38,12 +39,14 @@ def solve(
     configurations: Batch,
     least: Floats,
     *,
+    pins: LayerPins,
     cutoff: Callable[[], float],
     stop: Callable[[], bool],
 ) -> Iterator[Solved]:
     """Solve configurations in ascending order of their bounds `least`, those of one stage all at once.
 
-    What `cutoff` rules out by then, or what is left when `stop` returns true, is not solved.
+    All can keep the `pins`, and only what does is found. What `cutoff` rules out by then, or what is left when `stop`
+    returns true, is not solved.
     """
     problem = bounds.problem
     one_stage, several = configurations.pp == 1, configurations.virtual_stages > 1
@@ -55,7 +58,8 @@ def solve(
         whole = _with_whole_cuts(problem, configurations.take(singles))
         yield Solved(count=len(singles), found=whole, left=first)
     if len(chunked):
-        for candidates in _with_chunk_cuts(bounds, configurations.take(chunked), cutoff=cutoff, stop=stop):
+        several_chunks = _with_chunk_cuts(bounds, configurations.take(chunked), pins, cutoff=cutoff, stop=stop)
+        for candidates in several_chunks:
             yield Solved(count=0, found=candidates, left=first)
         if stop():
             return
@@ -72,13 +76,15 @@ def solve(
 
 
 def _with_chunk_cuts(
-    bounds: Bounds, configurations: Batch, *, cutoff: Callable[[], float], stop: Callable[[], bool]
+    bounds: Bounds, configurations: Batch, pins: LayerPins, *, cutoff: Callable[[], float], stop: Callable[[], bool]
 ) -> Iterator[Batch]:
     """Yield configurations of several chunks a rank with those cuts of the rules that may be good enough.
 
     They come some at a time; what a bound with its own cuts rules out is not costed.
     """
-    candidates, _ = chunk_cuts(bounds.problem, configurations)
+    candidates = _chunk_candidates(bounds.problem, configurations, pins)
+    if not len(candidates):
+        return
     known = bound_cuts(bounds.problem, candidates)
     values = bounds.goal.bound(
         np.where(known.fits, known.step_seconds, inf),
@@ -92,6 +98,14 @@ def _with_chunk_cuts(
         if not len(some) or stop():
             return
         yield trim_cuts(candidates.take(some))
+
+
+def _chunk_candidates(problem: Problem, configurations: Batch, pins: LayerPins) -> Batch:
+    """Return configurations of several chunks a rank with the cuts that are pinned, or with those of the rules."""
+    if pins.cuts is not None:
+        return replace(configurations, cuts=np.tile(np.asarray(pins.cuts), (len(configurations), 1)))
+    candidates, _ = chunk_cuts(problem, configurations)
+    return candidates.take(pins.allows_layers(candidates)) if pins.stages else candidates
 
 
 def _with_whole_cuts(problem: Problem, configurations: Batch) -> Batch:

@@ -21,7 +21,8 @@ import numpy as np
 from autoplan.errors import ConfigurationError
 from autoplan.spec import Configuration
 from autoplan.spec.value import LARGEST_SIZE
-from costmodels.batch import RECOMPUTES, Bools
+from costmodels.batch import RECOMPUTES, Batch, Bools
+from costmodels.stage_costs import sum_chunks
 
 PinValue = int | str | bool
 FORMS = "layers[FIRST:END].recompute=MODE, layers[N].recompute=MODE, stages[N].layers=COUNT or cuts=0,…,LAYERS"
@@ -95,15 +96,11 @@ class LayerPins:
         keep: Bools = np.where(chunks == 1, tier >= self.heaviest, alike)
         return keep
 
-    def allows_cuts(self, cuts: tuple[int, ...], ranks: tuple[int, ...]) -> bool:
-        """Return whether chunks with these boundaries, each on the pipeline rank that `ranks` says, keep the pins."""
-        if self.cuts is not None:
-            return cuts == self.cuts
-        held = dict.fromkeys(self.stages, 0)
-        for rank, (first, end) in zip(ranks, pairwise(cuts), strict=True):
-            if rank in held:
-                held[rank] += end - first
-        return held == self.stages
+    def allows_layers(self, batch: Batch) -> Bools:
+        """Return which configurations with their cuts (n,) have as many layers on every rank as is pinned."""
+        held = sum_chunks(batch, np.diff(batch.cuts, axis=1).astype(np.float64))
+        keep: Bools = np.all([held[:, stage] == count for stage, count in self.stages.items()], axis=0)
+        return keep & np.ones(len(batch), dtype=np.bool_)
 
 
 def write_pins(configuration: Configuration, cuts: tuple[int, ...], layers: tuple[int, ...]) -> dict[str, PinValue]:

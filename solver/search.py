@@ -172,7 +172,8 @@ class _Run:
     def solve(self, tree: Tree, configurations: Batch, least: Floats) -> None:
         """Solve configurations and enter what is found."""
         before = self.explored
-        for solved in solve(tree.bounds, configurations, least, cutoff=self.leaders.cutoff, stop=self.out_of_time):
+        pins, cutoff = tree.space.pins, self.leaders.cutoff
+        for solved in solve(tree.bounds, configurations, least, pins=pins, cutoff=cutoff, stop=self.out_of_time):
             self.unsettled = min(self.unsettled, solved.bound)
             self.explored += solved.count
             self.taken = solved.left

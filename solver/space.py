@@ -118,9 +118,9 @@ class Space:
             keep &= self._is_canonical(nodes)
             if "virtual_stages" not in self.options.fix:
                 keep &= _has_few_or_even_chunks(nodes, self.problem.model.num_layers)
-            keep &= self._pins.allows_chunks(nodes, self.problem.model.num_layers)
+            keep &= self.pins.allows_chunks(nodes, self.problem.model.num_layers)
         if "recompute" in known - before:
-            keep &= self._pins.allows_modes(nodes)
+            keep &= self.pins.allows_modes(nodes)
         return keep
 
     def _allows(self, name: str, values: Any) -> Bools:
@@ -147,7 +147,8 @@ class Space:
         return tuple(map(Condition.parse, self.options.forbid))
 
     @cached_property
-    def _pins(self) -> LayerPins:
+    def pins(self) -> LayerPins:
+        """What is pinned of layers and stages."""
         return LayerPins.parse(self.options.pins)
 
     @cached_property

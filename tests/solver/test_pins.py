@@ -126,13 +126,19 @@ def test_pinned_layers_need_a_recompute_that_allows_them():
 
 def test_a_rank_has_the_layers_of_all_its_chunks():
     pins = LayerPins.parse({"stages[0].layers": "5"})
-    assert pins.allows_cuts((0, 5, 8), (0, 1))
-    assert not pins.allows_cuts((0, 4, 8), (0, 1))
-    assert pins.allows_cuts((0, 2, 4, 5, 8), (0, 1, 1, 0))
-    assert pins.allows_cuts((0, 2, 4, 7, 8), (0, 1, 0, 1))
-    whole = LayerPins.parse({"cuts": "0,3,8"})
-    assert whole.allows_cuts((0, 3, 8), (0, 1))
-    assert not whole.allows_cuts((0, 4, 8), (0, 1))
+    several = {"pp": 2, "virtual_stages": 2}
+    batch = Batch.of(
+        [
+            Configuration(pp=2),
+            Configuration(pp=2),
+            Configuration(**several, schedule="zb-v"),
+            Configuration(**several, schedule="interleaved"),
+            Configuration(**several, schedule="interleaved"),
+        ],
+        np.asarray([[0, 5, 8, 8, 8], [0, 4, 8, 8, 8], [0, 4, 6, 7, 8], [0, 2, 4, 7, 8], [0, 2, 4, 5, 8]]),
+    )
+    assert pins.allows_layers(batch).tolist() == [True, False, True, True, False]
+    assert LayerPins.parse({}).allows_layers(batch).all()
 
 
 @pytest.mark.parametrize(
