@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autoplan.spec import Problem
+from autoplan.spec.arrangement import in_order
 from costmodels.batch import Batch, Bools, Cuts, Floats, Modes
 from costmodels.estimate import Evaluation, evaluate
 from solver.objectives import Goal
@@ -26,6 +27,7 @@ class Leaders:
     other figures, cuts and modes of layers are the rest. `fitting` counts the candidates that fit.
     """
 
+    problem: Problem
     batch: Batch
     least: Floats
     value: Floats
@@ -36,17 +38,18 @@ class Leaders:
     fitting: int = 0
 
     @classmethod
-    def of(cls, batch: Batch, *, chunks: int, num_layers: int) -> "Leaders":
-        """Return the leaders before anything is costed."""
+    def of(cls, problem: Problem, shape: Shape, batch: Batch) -> "Leaders":
+        """Return the leaders of configurations of one shape before anything is costed."""
         n = len(batch)
         return cls(
+            problem=problem,
             batch=batch,
             least=np.full(n, np.inf),
             value=np.full(n, np.inf),
             step_seconds=np.full(n, np.inf),
             memory_bytes=np.full(n, np.inf),
-            cuts=np.zeros((n, chunks + 1), dtype=np.int64),
-            layers=np.zeros((n, num_layers), dtype=np.int8),
+            cuts=np.zeros((n, shape.pp * shape.virtual_stages + 1), dtype=np.int64),
+            layers=np.zeros((n, problem.model.num_layers), dtype=np.int8),
         )
 
     def enter(self, splits: Splits, evaluation: Evaluation, goal: Goal) -> None:
@@ -60,11 +63,14 @@ class Leaders:
         self.fitting += int(evaluation.fits.sum())
         quickest = np.where(_reaches(values, least[:, None]), seconds, np.inf)
         place = np.where(_reaches(quickest, quickest.min(axis=1, keepdims=True)), memory, np.inf).argmin(axis=1)
-        for at, (i, k) in enumerate(zip(splits.rows.tolist(), place.tolist(), strict=True)):
-            new = (values[at, k], seconds[at, k], memory[at, k])
-            if new[0] < np.inf and _before(new, (self.value[i], self.step_seconds[i], self.memory_bytes[i])):
-                self.value[i], self.step_seconds[i], self.memory_bytes[i] = new
-                self.cuts[i], self.layers[i] = cuts[at * splits.each + k], layers[at * splits.each + k]
+        at = (np.arange(len(place)), place)
+        new = (values[at], seconds[at], memory[at])
+        better = _precede(
+            new, (self.value[splits.rows], self.step_seconds[splits.rows], self.memory_bytes[splits.rows])
+        )
+        rows, chosen = splits.rows[better], (at[0] * splits.each + place)[better]
+        self.value[rows], self.step_seconds[rows], self.memory_bytes[rows] = (each[better] for each in new)
+        self.cuts[rows], self.layers[rows] = cuts[chosen], layers[chosen]
 
     def found(self, i: int) -> Found:
         """Return the candidate of configuration i."""
@@ -72,6 +78,7 @@ class Leaders:
             configuration=self.batch.configuration(i),
             cuts=tuple(self.cuts[i].tolist()),
             layers=tuple(self.layers[i].tolist()),
+            node_order=self.problem.node_order,
             step_seconds=float(self.step_seconds[i]),
             peak_memory_bytes=round(float(self.memory_bytes[i])),
         )
@@ -79,16 +86,16 @@ class Leaders:
 
 def cost_all(problem: Problem, options: SearchOptions, goal: Goal, shape: Shape, batch: Batch) -> Leaders:
     """Return the leaders of configurations of one shape, after all of their candidates were costed."""
-    leaders = Leaders.of(batch, chunks=shape.pp * shape.virtual_stages, num_layers=problem.model.num_layers)
+    leaders = Leaders.of(problem, shape, batch)
     for splits in EverySplit(problem, options).of(shape, batch, most=MOST_ROWS):
         leaders.enter(splits, evaluate(problem, splits.batch), goal)
     return leaders
 
 
 def cost_one(problem: Problem, found: Found) -> Evaluation:
-    """Return what a plan costs."""
+    """Return what a plan costs, on the nodes in its own order."""
     cuts, layers = np.asarray([found.cuts]), np.asarray([found.layers], dtype=np.int8)
-    return evaluate(problem, Batch.of([found.configuration], cuts, layers))
+    return evaluate(in_order(problem, found.node_order), Batch.of([found.configuration], cuts, layers))
 
 
 def best_of(leaders: Sequence[Leaders]) -> Found | None:
@@ -110,9 +117,10 @@ def _reaches(values: Floats, least: Floats | float) -> Bools:
     return reaches
 
 
-def _before(new: tuple[float, ...], old: tuple[float, ...]) -> bool:
-    """Return whether the first number that differs by more than rounding is smaller."""
+def _precede(new: Sequence[Floats], old: Sequence[Floats]) -> Bools:
+    """Return where the first of some numbers that differs by more than rounding is smaller."""
+    before, equal = np.zeros(len(new[0]), dtype=np.bool_), np.ones(len(new[0]), dtype=np.bool_)
     for ours, theirs in zip(new, old, strict=True):
-        if abs(ours - theirs) > ROUNDING * theirs or theirs == np.inf:
-            return ours < theirs
-    return False
+        before |= equal & (ours < theirs * (1 - ROUNDING))
+        equal &= (ours >= theirs * (1 - ROUNDING)) & (ours <= theirs * (1 + ROUNDING)) & np.isfinite(ours)
+    return before

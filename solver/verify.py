@@ -18,6 +18,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from autoplan.spec import Configuration, Plan, Problem
+from autoplan.spec.arrangement import arrangements
 from autoplan.spec.value import value
 from costmodels.arrays import combine
 from costmodels.batch import Batch, Bools
@@ -71,7 +72,7 @@ def count_space(problem: Problem, options: SearchOptions) -> int:
     Where the product of all fields is too large to be filtered, it is the size of that.
     """
     size = count_product(problem, options)
-    return size if size > MOST_PRODUCT else _Space.of(problem, options).size
+    return size if size > MOST_PRODUCT else sum(space.size for space in _Space.of_every_order(problem, options))
 
 
 def verify(
@@ -84,25 +85,30 @@ def verify(
     size = count_product(problem, options)
     if size > MOST_PRODUCT:
         return TooLarge(candidates=size, most=most)
-    space = _Space.of(problem, options)
-    if space.size > most:
-        return TooLarge(candidates=space.size, most=most)
+    spaces = _Space.of_every_order(problem, options)
+    size = sum(space.size for space in spaces)
+    if size > most:
+        return TooLarge(candidates=size, most=most)
     goal = goal_of(problem, options.objective)
-    leaders = [cost_all(problem, options, goal, shape, batch) for shape, batch in space.by_shape.items()]
+    leaders = [
+        cost_all(space.problem, options, goal, shape, batch)
+        for space in spaces
+        for shape, batch in space.by_shape.items()
+    ]
     best = best_of(leaders)
     return Verification(
-        candidates=space.size,
-        configurations=sum(map(len, space.by_shape.values())),
+        candidates=size,
+        configurations=sum(len(each.batch) for each in leaders),
         fitting=sum(each.fitting for each in leaders),
         best=best,
         claimed=None if result is None else result.best,
-        complaints=tuple(_complaints(space, goal, leaders, best, result)),
+        complaints=tuple(_complaints(spaces, goal, leaders, best, result)),
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Space:
-    """The configurations of a problem by their shapes, and the number of candidates."""
+    """The configurations of a problem with its nodes in one order, by their shapes, and the number of candidates."""
 
     problem: Problem
     options: SearchOptions
@@ -110,8 +116,13 @@ class _Space:
     size: int
 
     @classmethod
+    def of_every_order(cls, problem: Problem, options: SearchOptions) -> tuple["_Space", ...]:
+        """List all configurations with every order of a mixed cluster's nodes."""
+        return tuple(cls.of(arranged, options) for arranged in arrangements(problem))
+
+    @classmethod
     def of(cls, problem: Problem, options: SearchOptions) -> "_Space":
-        """List all configurations."""
+        """List all configurations with the order that the nodes have."""
         parts: dict[Shape, list[Batch]] = {}
         for block in every_configuration(problem, options):
             for shape, rows in Shape.all_of(block).items():
@@ -123,6 +134,8 @@ class _Space:
 
     def has(self, found: Found) -> bool:
         """Return whether a plan is in the space."""
+        if self.problem.node_order != found.node_order:
+            return False
         row = Batch.of([found.configuration], np.asarray([[0]]))
         (shape,) = Shape.all_of(row)
         batch = self.by_shape.get(shape)
@@ -138,7 +151,7 @@ def _same(batch: Batch, configuration: Configuration) -> Bools:
 
 
 def _complaints(
-    space: _Space, goal: Goal, leaders: Sequence[Leaders], best: Found | None, result: SearchResult | None
+    spaces: Sequence[_Space], goal: Goal, leaders: Sequence[Leaders], best: Found | None, result: SearchResult | None
 ) -> Iterator[str]:
     """Yield what contradicts the search, one sentence each."""
     least = np.sort(np.concatenate([np.zeros(0), *(each.least for each in leaders)]))
@@ -146,11 +159,11 @@ def _complaints(
         if best is not None:
             yield f"nothing was found, but this fits: {describe(best)}"
         return
-    yield from _false_claims(space, result.best)
+    yield from _false_claims(spaces, result.best)
     if best is None:
         yield "nothing fits, but a plan was found"
         return
-    bound, claimed = result.search.lower_bound, float(goal.value(cost_one(space.problem, result.best))[0])
+    bound, claimed = result.search.lower_bound, float(goal.value(cost_one(spaces[0].problem, result.best))[0])
     if not np.isclose(result.search.value, claimed, rtol=ROUNDING, atol=0.0):
         yield f"the objective of the plan is {claimed!r}, not {result.search.value!r}"
     if bound > least[0] * (1 + ROUNDING):
@@ -160,13 +173,14 @@ def _complaints(
     if claimed > least[0] * (1 + ROUNDING):
         yield f"called optimal with {claimed!r}, but this has {float(least[0])!r}: {describe(best)}"
     if goal.minimises == "time" and not goal.per_busy_second:
-        meant = [value / goal.per_second for value in _best_kinds(leaders, space.options.top + 1)]
+        meant = [value / goal.per_second for value in _best_kinds(leaders, spaces[0].options.top + 1)]
         yield from _missed_alternatives(meant, result)
 
 
-def _false_claims(space: _Space, found: Found) -> Iterator[str]:
+def _false_claims(spaces: Sequence[_Space], found: Found) -> Iterator[str]:
     """Yield what is wrong with a plan by itself."""
-    if not space.has(found):
+    space = next((each for each in spaces if each.has(found)), None)
+    if space is None:
         yield "the plan is not in the space"
         return
     costs = cost_one(space.problem, found)
@@ -214,6 +228,7 @@ def result_of(plan: Plan) -> SearchResult:
             configuration=plan.configuration,
             cuts=plan_cuts(plan),
             layers=plan_layers(plan),
+            node_order=plan.mesh.node_order,
             step_seconds=plan.estimate.step_seconds,
             peak_memory_bytes=plan.estimate.peak_memory_bytes,
         ),
@@ -231,6 +246,7 @@ def describe(found: Found) -> str:
     return (
         f"{found.step_seconds!r} s, {found.peak_memory_bytes} bytes: {settings or 'the plainest configuration'}; "
         f"cuts {found.cuts}; layers {''.join(map(str, found.layers))}"
+        + (f"; nodes in the order {found.node_order}" if found.node_order else "")
     )
 
 
