@@ -20,7 +20,7 @@ from solver.result import SearchResult
 from solver.search import find, search
 from solver.verify import TooLarge, Verification, render, verify
 
-MOST_CANDIDATES = 300_000
+MOST_CANDIDATES = 1_000_000
 PROGRESS_EVERY = 25
 
 

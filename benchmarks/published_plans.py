@@ -29,7 +29,7 @@ from solver.candidates import every_configuration
 from solver.options import SEARCHED, SearchOptions
 from solver.result import Found
 from solver.search import search
-from solver.stages.windows import ROUNDING
+from solver.stages.limits import ROUNDING
 
 QUANTILES = (0, 10, 25, 50, 75, 90, 100)
 

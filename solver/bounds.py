@@ -28,6 +28,8 @@ from costmodels.stage_costs import StageCosts
 from costmodels.zone_bounds import bound_zones
 from solver.objectives import Goal
 
+MODES = len(RECOMPUTES)
+
 
 @dataclass(frozen=True)
 class Bounds:
@@ -76,12 +78,26 @@ class Bounds:
         return [every.take(slice(i * size, (i + 1) * size)) for i in range(len(allowed))]
 
     def _of_configurations(self, nodes: Batch) -> Floats:
-        return self._of_modes(nodes, [stage_costs(self.problem, nodes)])
+        """Bound configurations by their recompute: with one chunk a rank layers have that or any lighter mode."""
+        values, tiers = np.empty(len(nodes)), np.select([nodes.recompute == mode for mode in RECOMPUTES], range(MODES))
+        lightest = np.where(nodes.virtual_stages == 1, 0, tiers)
+        for tier, mode in set(zip(tiers.tolist(), lightest.tolist(), strict=True)):
+            rows = np.flatnonzero((tiers == tier) & (lightest == mode))
+            some = nodes.take(rows)
+            lighter = [stage_costs(self.problem, _in_each(some, [name])) for name in RECOMPUTES[mode:tier]]
+            own = stage_costs(self.problem, some)
+            counted = some.recompute_layers.any() and lighter
+            whole = stage_costs(self.problem, _in_each(some, [RECOMPUTES[tier]])) if counted else own
+            values[rows] = self._of_modes(some, [*lighter, whole], [own])
+        return values
 
-    def _of_modes(self, nodes: Batch, modes: Sequence[StageCosts]) -> Floats:
-        """Bound costs by what units cost at least on any zone, and by where they can go in a mixed cluster."""
+    def _of_modes(self, nodes: Batch, modes: Sequence[StageCosts], ends: Sequence[StageCosts] | None = None) -> Floats:
+        """Bound costs by what units cost at least on any zone, and by where they can go in a mixed cluster.
+
+        Stages, embedding and head cost what `ends` say, or `modes` where these are None.
+        """
         model, each = self.problem.model, [costs.least_of_zones() for costs in modes]
-        least = least_of(each, each)
+        least = least_of(each, each if ends is None else [costs.least_of_zones() for costs in ends])
         seconds = bound_tier(model, nodes, each, least, memory_limit=memory_limit(self.problem))
         return self.value(nodes, np.maximum(seconds, bound_zones(model, nodes, modes)), least)
 

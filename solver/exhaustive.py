@@ -13,7 +13,7 @@ from solver.objectives import Goal
 from solver.options import SearchOptions
 from solver.result import Found, Leader, rank
 from solver.splits import EverySplit, Shape, Splits
-from solver.stages.windows import ROUNDING
+from solver.stages.limits import ROUNDING
 
 MOST_ROWS = 1 << 14
 """Candidates that are costed at once."""

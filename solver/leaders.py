@@ -10,7 +10,7 @@ from costmodels.batch import RECOMPUTES, Batch
 from costmodels.estimate import evaluate
 from solver.objectives import Goal
 from solver.result import Found, Leader, best_of_each_kind
-from solver.stages.windows import ROUNDING
+from solver.stages.limits import ROUNDING
 
 
 @dataclass(slots=True, kw_only=True)

@@ -13,8 +13,7 @@ from costmodels.evaluation import bound_cuts
 from solver.bounds import Bounds
 from solver.pins import LayerPins
 from solver.space import trim_cuts
-from solver.stages import best_cuts
-from solver.stages.pipelines import pipelines
+from solver.stages import Pipeline, StagePins, best_cuts, leanest_cuts, pipelines
 
 TOGETHER = 32
 """Configurations with their cuts that are costed at a time."""
@@ -43,15 +42,15 @@ def solve(
     cutoff: Callable[[], float],
     stop: Callable[[], bool],
 ) -> Iterator[Solved]:
-    """Solve configurations in ascending order of their bounds `least`, those of one stage all at once.
+    """Solve configurations in ascending order of their bounds `least`.
 
-    All can keep the `pins`, and only what does is found. What `cutoff` rules out by then, or what is left when `stop`
-    returns true, is not solved.
+    Those of one stage whose layers repeat nothing are costed all at once. All can keep the `pins`, and only what does
+    is found. What `cutoff` rules out by then, or what is left when `stop` returns true, is not solved.
     """
     problem = bounds.problem
-    one_stage, several = configurations.pp == 1, configurations.virtual_stages > 1
-    singles, chunked = np.flatnonzero(one_stage), np.flatnonzero(several)
-    rest = np.flatnonzero(~one_stage & ~several)
+    several = configurations.virtual_stages > 1
+    plain = (configurations.pp == 1) & (configurations.recompute == "none")
+    singles, chunked, rest = (np.flatnonzero(which) for which in (plain, several, ~plain & ~several))
     some, bounds_left = configurations.take(rest), least[rest].tolist()
     first = float(least[0])
     if len(singles):
@@ -64,15 +63,28 @@ def solve(
         if stop():
             return
         yield Solved(count=len(chunked), found=None, left=min(bounds_left, default=inf))
-    for pipeline, bound in zip(pipelines(problem, some), bounds_left, strict=True):
+    num_layers = problem.model.num_layers
+    of_stages = StagePins.of(num_layers, modes=pins.modes, stage_layers=pins.stages, cuts=pins.cuts)
+    for pipeline, bound in zip(pipelines(problem, some, pins=of_stages), bounds_left, strict=True):
         if stop():
             return
-        if bound > cutoff():
-            continue
-        answer = best_cuts(pipeline, cutoff=bounds.reach_seconds(pipeline.row, cutoff()), stop=stop)
-        found = None if answer.best is None else replace(pipeline.row, cuts=np.asarray([answer.best.cuts]))
-        proved = bounds.value(pipeline.row, np.asarray([answer.bound_seconds]))
-        yield Solved(count=1, found=found, bound=float(proved[0]), left=bound)
+        if bound <= cutoff():
+            yield _solve_one(bounds, pipeline, bound, cutoff=cutoff(), stop=stop)
+
+
+def _solve_one(bounds: Bounds, pipeline: Pipeline, least: float, *, cutoff: float, stop: Callable[[], bool]) -> Solved:
+    """Return the best cuts of a configuration of one chunk a rank, with the best modes of its layers."""
+    row = pipeline.row
+    if bounds.goal.minimises == "memory":
+        best = leanest_cuts(pipeline, most_bytes=cutoff, stop=stop).best
+        proved = inf if best is None else best.peak_memory_bytes
+    else:
+        answer = best_cuts(pipeline, cutoff=bounds.reach_seconds(row, cutoff), stop=stop)
+        best, proved = answer.best, float(bounds.value(row, np.asarray([answer.bound_seconds]))[0])
+    if best is None:
+        return Solved(count=1, found=None, bound=proved, left=least)
+    found = replace(row, cuts=np.asarray([best.cuts]), layers=np.asarray([best.layers], dtype=np.int8))
+    return Solved(count=1, found=found, bound=proved, left=least)
 
 
 def _with_chunk_cuts(

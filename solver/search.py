@@ -35,7 +35,7 @@ from solver.objectives import goal_of
 from solver.options import SearchOptions
 from solver.result import Attempt, Found, Phase, Progress, SearchResult
 from solver.space import Space
-from solver.stages.windows import ROUNDING
+from solver.stages.limits import ROUNDING
 from solver.tree import Tree
 
 AT_ONCE = (256, 1024, 8192, 4096)

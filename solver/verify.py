@@ -30,7 +30,7 @@ from solver.objectives import Goal, goal_of
 from solver.options import SearchOptions
 from solver.result import Found, SearchResult, kind_of
 from solver.splits import EverySplit, Shape
-from solver.stages.windows import ROUNDING
+from solver.stages.limits import ROUNDING
 
 MOST_CANDIDATES = 2_000_000
 MOST_PRODUCT = 1 << 24

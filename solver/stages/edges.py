@@ -1,147 +1,160 @@
-"""What one pipeline stage takes part in, whatever the other stages are: bounds and bytes of every edge.
+"""What every stage costs, whatever the other stages are, with the best modes that its layers may have.
 
-An edge (s, a, b) is stage s with the layers a … b−1. `windows` says where boundaries can be, at most z places
-each, so arrays over edges have shape (p, z, z), indexed by s, a − low_s and b − low_{s+1}. Costs of
-a stage are sums over its units (`costmodels.stage_costs`), so those of an edge are differences of prefix sums, and
-so is all that comes before and after it: Σ_{j<s} is known from a and Σ_{j>s} from b. Where stages are on nodes of
-several kinds it depends on the other cuts too; the least of any is meant then, f and g each for itself.
+Costs of a stage are sums over its layers (`costmodels.stage_costs`), so those of an edge are differences of prefix
+sums. Modes are chosen for the least backward seconds that the stage has room for: the step takes no less time with
+longer ones, but for what is reduced after the last backward, of which an edge has the least in any modes (`done`).
 
-With f, g the forward and backward seconds of one micro-batch on a stage, w = f + g, m micro-batches, k = in_flight_s
-and τ the send time (part of f and g where sending blocks its sender), the end of the stage's last backward,
-finish_s, is at least each of
-
-- A + m·w, since the stage is busy; A = Σ_{j<s} f_j + s·τ is when its first input can arrive;
-- gpipe: A + m·w + R − w, since its first backward follows its last forward's round trip, R = Σ_{j≥s} w_j + 2(p−1−s)·τ;
-- 1f1b: A + (i+1)·R + (m − 1 − i·k)·w for 1 ≤ i ≤ (m−1)/k, since forward 1 + k waits for backward 1: i round trips, then
-  turns of one backward and one forward, then the last round trip. Linear in i, so its ends cover all;
-- 1f1b: A + (m − 1)·f + (m − k)·g + R, since its last forward follows the others and all but k backwards;
-- 1f1b, m ≤ k: A + R + (m − 1)·g, since its first backward follows its first forward's round trip.
-
-Afterwards the last gradient still passes the stages before: finish_0 ≥ finish_s + Σ_{j<s} g_j + s·τ.
+First every stage is taken to have the modes of shortest backwards. Where there is no room for these, modes are looked
+up in the menu (`solver.stages.menus`) of as many layers of each kind. Edges that are `relaxed` have lower bounds
+instead, which are sooner found: of layers that are divided between modes, a fractional knapsack.
 """
 
-from dataclasses import dataclass
-from math import inf
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from costmodels.batch import Bools, Floats
+from costmodels.batch import Bools, Floats, Ints
+from solver.stages.graph import Graph
+from solver.stages.kinds import Kinds
+from solver.stages.menus import ROUNDING
 from solver.stages.pipelines import Pipeline
-from solver.stages.windows import ROUNDING, Windows, once_per_stage, sum_layers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edges:
-    """Bounds of every edge, (p, z, z), inf where no cuts have it or it exceeds the memory limit.
+    """The costs (p, z, w) of edges that exist: seconds and bytes of their stage, embedding, head and sends included.
 
-    `finish`: end of the stage's last backward and reduction. `back`: end of stage 0's last backward. `optimizer`: its
-    seconds. `first_reduce` (z,) is the reduction of stage 0 by its end. `memory` (bytes) is inf only where no
-    cuts have the edge.
+    `forward`, `backward` and `weight`, which is a part of backward, are of a micro-batch. `reduce` goes with
+    `backward`; `done` is the least of both together. `room` is for bytes of a micro-batch, `memory` what is held.
     """
 
-    finish: Floats
-    back: Floats
+    graph: Graph
+    forward: Floats
+    backward: Floats
+    weight: Floats
+    reduce: Floats
+    done: Floats
     optimizer: Floats
+    room: Floats
     memory: Floats
-    first_reduce: Floats
+    relaxed: bool
+
+    def within(self, allowed: Bools) -> "Edges":
+        """Return the edges without those that are not `allowed` (p, z, w); none are left where no way is."""
+        graph = Graph(self.graph.windows, self.graph.exists & allowed)
+        if not graph.exists.any(axis=(1, 2)).all():
+            return replace(self, graph=graph)
+        narrow, at = graph.compact()
+        return replace(self, graph=narrow, **{name: getattr(self, name)[at] for name in COSTS})
 
 
-def bound_edges(pipeline: Pipeline, windows: Windows) -> Edges:
-    """Return bounds and bytes of every edge of a configuration."""
-    costs = pipeline.costs
-    reduce = _sums(pipeline, windows, costs.reduce_seconds[0]).inside
-    optimizer = _sums(pipeline, windows, costs.optimizer_seconds[0]).inside
-    finish, back = _finish_bounds(pipeline, windows)
-    memory = edge_memory(pipeline, windows)
-    fits = memory <= pipeline.memory_limit_bytes * (1 + ROUNDING)
-    return Edges(
-        finish=np.where(fits, finish + reduce, inf),
-        back=np.where(fits, back, inf),
-        optimizer=np.where(fits, optimizer, inf),
-        memory=memory,
-        first_reduce=reduce[0, 0],
-    )
+COSTS = ("forward", "backward", "weight", "reduce", "done", "optimizer", "room", "memory")
+"""The arrays of `Edges`."""
 
 
-def edge_memory(pipeline: Pipeline, windows: Windows) -> Floats:
-    """Return the peak bytes of every edge, inf where no cuts have it."""
-    costs, pp = pipeline.costs, pipeline.pp
-    static = _sums(pipeline, windows, costs.static_bytes[0]).inside
-    activations = _sums(pipeline, windows, costs.in_flight_bytes[0]).inside
-    total = static + costs.in_flight[0, :pp, None, None] * activations
-    return np.where(_exists(windows), total, inf)
+def find_edges(pipeline: Pipeline, graph: Graph, *, relaxed: bool = False) -> Edges:
+    """Return the costs of edges, without those that have no room for their layers in any modes.
 
-
-def _exists(windows: Windows) -> Bools:
-    """Return which edges lie within the windows and have a layer."""
-    places, inside = windows.places, windows.inside
-    exists: Bools = places[:-1, :, None] < places[1:, None, :]
-    exists &= inside[:-1, :, None] & inside[1:, None, :]
-    return exists
-
-
-def _finish_bounds(pipeline: Pipeline, windows: Windows) -> tuple[Floats, Floats]:
-    """Return for every edge bounds on the last backward of its stage and on that of stage 0."""
-    costs, pp = pipeline.costs, pipeline.pp
-    send, m = float(costs.send_seconds[0]), int(costs.num_microbatches[0])
-    k = costs.in_flight[0, :pp, None, None]
-    stage = np.arange(pp, dtype=np.float64)
-    blocked, delay = (send, 0.0) if costs.send_blocks[0] else (0.0, send)
-    forward = _sums(pipeline, windows, costs.forward_seconds[0], np.where(stage < pp - 1, blocked, 0.0))
-    backward = _sums(pipeline, windows, costs.backward_seconds[0], np.where(stage > 0, blocked, 0.0))
-    down, up = stage[:, None, None] * delay, (pp - 1 - stage)[:, None, None] * delay
-    work = forward.inside + backward.inside
-    arrival = forward.before + down
-    trip = work + forward.after + backward.after + 2 * up
-    if pipeline.row.schedule[0] == "gpipe":
-        last = arrival + (m - 1) * work + trip
-    else:
-        most = (m - 1) // k
-        waits = [arrival + (i + 1) * trip + (m - 1 - i * k) * work for i in (np.minimum(1, most), most)]
-        last_forward = arrival + (m - 1) * forward.inside + (m - k) * backward.inside + trip
-        first_backward = arrival + trip + (m - 1) * backward.inside
-        last = np.maximum(arrival + m * work, last_forward)
-        last = np.maximum(last, np.where(most > 0, np.maximum(*waits), first_backward))
-    return last, last + backward.before + down
-
-
-@dataclass(frozen=True, slots=True)
-class _Sums:
-    """One kind of cost of every edge.
-
-    `inside` (p, z, z) is the stage's own, `before` (p, z, 1) that of all stages before it, `after`
-    (p, 1, z) that of all stages after it.
+    With `relaxed` those that need other than the shortest modes are only bounded.
     """
-
-    inside: Floats
-    before: Floats
-    after: Floats
-
-
-def _sums(pipeline: Pipeline, windows: Windows, per_unit: Floats, extra: Floats | float = 0.0) -> _Sums:
-    """Sum a cost over units; `per_unit` has shape (u,), `extra` (p,) is what a stage has besides."""
-    layers, once = sum_layers(pipeline, per_unit), once_per_stage(pipeline, per_unit) + extra
-    places = np.minimum(windows.places, pipeline.model.num_layers)
-    stage = np.zeros((pipeline.pp, 1), dtype=np.int64) if len(layers) == 1 else np.arange(pipeline.pp)[:, None]
-    start, end = layers[stage, places[:-1]][:, :, None], layers[stage, places[1:]][:, None, :]
-    inside = end - start + once[:, None, None]
-    if len(layers) > 1:
-        return _least_sums(inside, windows)
-    until = np.cumsum(once)
-    return _Sums(
-        inside=inside,
-        before=start + (until - once)[:, None, None],
-        after=layers[0, -1] - end + (until[-1] - until)[:, None, None],
+    kinds, costs = pipeline.kinds, pipeline.costs
+    least, backward, reduce = kinds.lightest(kinds.flight), kinds.lightest(kinds.backward), kinds.lightest(kinds.reduce)
+    done = kinds.least(kinds.backward + kinds.reduce)
+    static, lean, flight, *seconds = _sum_layers(
+        pipeline,
+        graph,
+        [
+            *(kinds.static, kinds.leanest(kinds.flight), least),
+            *(kinds.forward, backward, kinds.weight, reduce, done, kinds.optimizer),
+        ],
     )
+    of_units = [costs.forward_seconds, costs.backward_seconds, costs.weight_seconds, costs.reduce_seconds]
+    of_units += [costs.backward_seconds + costs.reduce_seconds, costs.optimizer_seconds]
+    names = ("forward", "backward", "weight", "reduce", "done", "optimizer")
+    k = costs.in_flight[0, : pipeline.pp, None, None]
+    once = pipeline.once(costs.static_bytes)[:, None, None] + k * pipeline.once(costs.in_flight_bytes)[:, None, None]
+    held = static + once
+    room = (pipeline.limit_bytes * (1 + ROUNDING) - held) / k
+    edges = Edges(
+        graph=Graph(graph.windows, graph.exists & (lean <= room)),
+        room=room,
+        memory=held + k * flight,
+        relaxed=False,
+        **{
+            name: each + pipeline.once(per_unit)[:, None, None]
+            for name, each, per_unit in zip(names, seconds, of_units, strict=True)
+        },
+    )
+    return _choose(pipeline, edges, (edges.graph.exists & (flight > room)).nonzero(), flight, relaxed=relaxed)
 
 
-def _least_sums(inside: Floats, windows: Windows) -> _Sums:
-    """Return a cost of every edge with the least that all stages before and all after it have, of any cuts."""
-    stages, size, _ = inside.shape
-    edges = np.where(_exists(windows), inside, inf)
-    before, after = np.full((2, stages, size), inf)
-    before[0, 0] = after[-1, 0] = 0.0
-    for s in range(1, stages):
-        before[s] = (before[s - 1, :, None] + edges[s - 1]).min(axis=0)
-        after[-1 - s] = (edges[-s] + after[-s]).min(axis=1)
-    return _Sums(inside=inside, before=before[:, :, None], after=after[:, None, :])
+def _sum_layers(pipeline: Pipeline, graph: Graph, per_kind: list[Floats]) -> Floats:
+    """Return the sums (q, p, z, w) of q costs (R, C) over the layers of edges."""
+    until = np.stack([pipeline.kinds.until(each) for each in per_kind])[:, pipeline.zone]
+    stage = np.arange(pipeline.pp)[:, None, None]
+    sums: Floats = until[:, stage, graph.stop] - until[:, stage, graph.start]
+    return sums
+
+
+def _choose(pipeline: Pipeline, edges: Edges, full: tuple[Ints, ...], flight: Floats, *, relaxed: bool) -> Edges:
+    """Return the edges with the modes that those have which are `full` with the shortest backwards."""
+    if not len(full[0]):
+        return edges
+    until, zone = pipeline.kinds.counts_until(), pipeline.zone[full[0]]
+    counts = until[edges.graph.stop[full]] - until[edges.graph.start[:, :, 0][full[:2]]]
+    backward, reduce, done, memory = (each.copy() for each in (edges.backward, edges.reduce, edges.done, edges.memory))
+    missing = flight[full] - edges.room[full]
+    if relaxed:
+        backward[full] += _divide(pipeline.kinds, zone, counts, missing)
+        memory[full] -= pipeline.costs.in_flight[0, full[0]] * missing
+        return replace(edges, backward=backward, memory=memory, relaxed=True)
+    keys, index = np.unique(np.column_stack([zone, counts]), axis=0, return_inverse=True)
+    stages, room = full[0], edges.room[full]
+    once_g, once_r = pipeline.once(pipeline.costs.backward_seconds), pipeline.once(pipeline.costs.reduce_seconds)
+    order, ends = np.argsort(index, kind="stable"), np.cumsum(np.bincount(index))
+    for (z, *count), rows in zip(keys.tolist(), np.split(order, ends[:-1]), strict=True):
+        menu = pipeline.menus.of(z, tuple(count))
+        choice, soonest = menu.quickest(room[rows])
+        at, stage = tuple(axis[rows] for axis in full), stages[rows]
+        backward[at] = once_g[stage] + menu.backward[choice]
+        reduce[at] = once_r[stage] + menu.done[choice] - menu.backward[choice]
+        done[at] = once_g[stage] + once_r[stage] + soonest
+        memory[at] -= pipeline.costs.in_flight[0, stage] * (flight[at] - menu.flight[choice])
+    return replace(edges, backward=backward, reduce=reduce, done=done, memory=memory)
+
+
+def _divide(kinds: Kinds, zone: Ints, counts: Ints, missing: Floats) -> Floats:
+    """Return the least seconds (e,) that free `missing` bytes when layers may be divided between modes.
+
+    `counts` (e, C) are layers on a `zone` (e,). The steps along the lower convex hull of each kind's modes are taken in
+    the order of seconds per byte.
+    """
+    saved, seconds = _steps(kinds)
+    order = np.argsort(seconds / np.where(saved > 0, saved, 1.0), axis=1)[zone]
+    steps = np.repeat(counts, 2, axis=1)
+    saved, seconds = (np.take_along_axis(steps * each[zone], order, axis=1) for each in (saved, seconds))
+    before = np.cumsum(saved, axis=1) - saved
+    some = np.where(saved > 0, saved, 1.0)
+    share = np.clip((missing[:, None] - before) / some, 0.0, 1.0) * (saved > 0)
+    least: Floats = (share * seconds).sum(axis=1)
+    return least
+
+
+def _steps(kinds: Kinds) -> tuple[Floats, Floats]:
+    """Return the bytes saved and the seconds (R, 2·C) of two steps for every kind, from the shortest backward on.
+
+    Where the mode that saves less is on the hull it is the first step's end; else the first step is nothing.
+    """
+    light = np.where(kinds.choices, kinds.backward, np.inf).argmin(axis=2)[..., None]
+    saved = np.where(kinds.choices, np.take_along_axis(kinds.flight, light, axis=2) - kinds.flight, 0.0)
+    cost = np.where(kinds.choices, kinds.backward - np.take_along_axis(kinds.backward, light, axis=2), 0.0)
+    saved, cost = np.where(saved > 0, saved, 0.0), np.where(saved > 0, cost, 0.0)
+    order = np.lexsort((-cost, saved), axis=2)
+    saved, cost = np.take_along_axis(saved, order, axis=2), np.take_along_axis(cost, order, axis=2)
+    on_hull = (saved[..., 1] < saved[..., 2]) & (cost[..., 1] * saved[..., 2] < cost[..., 2] * saved[..., 1])
+    first, quick = np.where(on_hull, saved[..., 1], 0.0), np.where(on_hull, cost[..., 1], 0.0)
+    shape = (len(saved), 2 * saved.shape[1])
+    return (
+        np.stack([first, saved[..., 2] - first], axis=-1).reshape(shape),
+        np.stack([quick, cost[..., 2] - quick], axis=-1).reshape(shape),
+    )

@@ -1,66 +1,150 @@
-"""Configurations of several stages of one chunk with their unit costs, ready for the search over cuts."""
+"""Configurations of one chunk a rank with their unit costs, ready for the search over cuts and modes of layers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from functools import cached_property
+from math import inf
+from typing import Any, TypeVar
 
 import numpy as np
 
-from autoplan.spec import ModelSpec, Problem
-from costmodels.batch import Batch, Floats
-from costmodels.estimate import stage_costs
-from costmodels.hardware import resolve_hardware
+from autoplan.spec import ModelSpec, Problem, Schedule
+from costmodels.batch import RECOMPUTES, Batch, Bools, Floats, Ints
+from costmodels.evaluation import rank_bytes, stage_costs
+from costmodels.forced import bound_tier, least_of
 from costmodels.pipeline import ChunkSeconds, finish_seconds
-from costmodels.stage_costs import StageCosts, count_units, sum_units
+from costmodels.stage_costs import OF_UNITS, StageCosts, count_units
+from costmodels.work import ENDS
+from costmodels.zone_bounds import bound_zones
+from solver.stages.kinds import MODES, Kinds, find_kinds, spread_evenly
+from solver.stages.menus import Menus
+from solver.stages.pins import NO_PINS, StagePins
 
 Times = TypeVar("Times", float, Floats)
+Cuts = tuple[int, ...]
+Layers = tuple[int, ...]
+"""The modes of all layers: places in `RECOMPUTES`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Pipeline:
-    """One configuration: `row` and `costs` are a batch of one.
+    """One configuration: `row` and `costs`, which have columns for every mode, are a batch of one.
 
-    In a mixed cluster the costs of units differ from stage to stage (`of_stages`), and what devices have beyond the
-    smallest counts as held less (`costmodels.stage_costs`), so that there is one memory limit.
+    In a mixed cluster what devices have beyond the smallest counts as held less (`costmodels.stage_costs`), so that
+    there is one limit; no stage may hold more than `most_bytes` either.
     """
 
-    model: ModelSpec
+    problem: Problem
     row: Batch
     costs: StageCosts
-    memory_limit_bytes: int
+    pins: StagePins = NO_PINS
+    most_bytes: float = inf
+
+    @property
+    def model(self) -> ModelSpec:
+        """The model."""
+        return self.problem.model
 
     @property
     def pp(self) -> int:
         """The number of stages."""
         return int(self.row.pp[0])
 
-    def of_stages(self, per_unit: Floats) -> Floats:
-        """Return a cost by unit for every stage, (pp, u), of a row of `costs`; (1, u) where it is the same for all."""
-        zones = self.costs.zones
-        by_zone = per_unit.reshape(len(zones), -1)
-        return by_zone if len(zones) == 1 else by_zone[zones.of_rank[0, : self.pp]]
+    @property
+    def num_microbatches(self) -> int:
+        """Micro-batches of a step."""
+        return int(self.costs.num_microbatches[0])
 
-    def _count(self, batch: Batch) -> Floats:
-        return self.costs.zones.take(np.zeros(len(batch), dtype=np.int64)).spread(batch, count_units(self.model, batch))
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule's name."""
+        name: Schedule = self.row.schedule[0]
+        return name
 
-    def cost(self, cuts: Sequence[tuple[int, ...]]) -> tuple[Floats, Floats]:
-        """Return step time and peak memory, each (k,), of k cuts: the same sums that `evaluate` takes."""
-        repeated = np.zeros(len(cuts), dtype=np.int64)
-        batch = replace(self.row.take(repeated), cuts=np.asarray(cuts))
-        costs = self.costs.take(repeated)
-        counts = self._count(batch)
-        weight = sum_units(counts, costs.weight_seconds)
+    @property
+    def limit_bytes(self) -> float:
+        """What every stage may hold."""
+        return min(float(self.costs.zones.limit_bytes[0]), self.most_bytes)
+
+    @cached_property
+    def zone(self) -> Ints:
+        """The zone (pp,) of every stage."""
+        one = len(self.costs.zones) == 1
+        return np.zeros(self.pp, dtype=np.int64) if one else self.costs.zones.of_rank[0, : self.pp]
+
+    @cached_property
+    def kinds(self) -> Kinds:
+        """The kinds of its layers."""
+        return find_kinds(self.model, self.costs, self._allowed_modes())
+
+    @cached_property
+    def menus(self) -> Menus:
+        """What modes some layers may have."""
+        return Menus(self.kinds)
+
+    def _allowed_modes(self) -> Bools:
+        """Return which modes each layer may have (L, 3): those of its pins, up to the configuration's recompute.
+
+        Where the configuration says how many layers are recomputed, these are spread evenly and the others are not.
+        """
+        tier, count = RECOMPUTES.index(self.row.recompute[0]), int(self.row.recompute_layers[0])
+        layers, mode = self.model.num_layers, np.arange(MODES)
+        allowed = np.tile(mode <= tier, (layers, 1))
+        if count and tier:
+            allowed = np.where(spread_evenly(layers, count), tier, 0)[:, None] == mode
+        return allowed if self.pins.allowed_modes is None else allowed & self.pins.allowed_modes
+
+    def once(self, per_unit: Floats) -> Floats:
+        """Return what every stage (pp,) has of a cost (1, units) whatever its layers: the ends and the stage's own."""
+        by_zone = per_unit.reshape(len(self.costs.zones), -1)
+        embedding, head, stage = by_zone[:, -3:].T
+        once: Floats = stage[self.zone]
+        once[0] += embedding[self.zone[0]]
+        once[-1] += head[self.zone[-1]]
+        return once
+
+    def needed_bytes(self, cuts: Cuts, layers: Layers) -> float:
+        """Return what the fullest stage holds, by the very sums that `evaluate` takes."""
+        batch = replace(self.row, cuts=np.asarray([cuts]), layers=np.asarray([layers], dtype=np.int8))
+        costs, zones = self.costs, self.costs.zones
+        counts, flights = zones.spread(batch, count_units(self.model, batch)), costs.in_flight[:, : self.pp]
+        return float(rank_bytes(batch, counts, flights, costs.static_bytes, costs.in_flight_bytes, zones).max())
+
+    def finish(self, forward: Floats, backward: Floats, weight: Floats) -> Floats:
+        """Return when every stage has done its last backward, (k, pp), from seconds of a micro-batch (k, pp)."""
+        every = np.zeros(len(forward), dtype=np.int64)
+        costs, row = self.costs, self.row
         seconds = ChunkSeconds(
-            forward=sum_units(counts, costs.forward_seconds),
-            backward=sum_units(counts, costs.backward_seconds) - weight,
+            forward=forward,
+            backward=backward - weight,
             weight=weight,
-            send_seconds=costs.send_seconds,
-            send_blocks=costs.send_blocks,
+            send_seconds=costs.send_seconds[every],
+            send_blocks=costs.send_blocks[every],
         )
-        finish = finish_seconds(batch.schedule, batch.pp, batch.virtual_stages, costs.num_microbatches, seconds)
-        reduced = (finish + sum_units(counts, costs.reduce_seconds)).max(axis=1)
-        optimized = sum_units(counts, costs.optimizer_seconds).max(axis=1)
-        return self.step_seconds(reduced + optimized), self.cost_bytes(cuts)
+        pipelines_of = (row.schedule[every], row.pp[every], row.virtual_stages[every])
+        return finish_seconds(*pipelines_of, costs.num_microbatches[every], seconds)
+
+    @cached_property
+    def bound_seconds(self) -> float:
+        """What no cuts with any modes take less than; inf where none fit."""
+        tier = RECOMPUTES.index(self.row.recompute[0])
+        modes = [self._in_mode(mode) for mode in range(tier + 1)]
+        if len(self.costs.zones) > 1:
+            return float(bound_zones(self.model, self.row, modes)[0])
+        least = least_of(modes, modes)
+        return float(bound_tier(self.model, self.row, modes, least, memory_limit=self.limit_bytes)[0])
+
+    def _in_mode(self, mode: int) -> StageCosts:
+        """Return the costs with all layers in one mode, in columns of block kinds."""
+        blocks = len(self.model.blocks)
+
+        def own(per_unit: Floats) -> Floats:
+            by_zone = per_unit.reshape(len(self.costs.zones), -1)
+            columns = [by_zone[:, mode * blocks : (mode + 1) * blocks], by_zone[:, -ENDS:]]
+            return np.hstack(columns).reshape(1, -1)
+
+        columns: dict[str, Any] = {name: own(getattr(self.costs, name)) for name in OF_UNITS}
+        return replace(self.costs, **columns)
 
     def step_seconds(self, busy: Times) -> Times:
         """Return the step time of which `busy` seconds are the pipeline's, the reduction's and the optimizer's."""
@@ -70,23 +154,16 @@ class Pipeline:
         """Return what a step of `step` seconds leaves to pipeline, reduction and optimizer."""
         return (step - self.costs.step_seconds) / (1 + self.costs.jitter)
 
-    def cost_bytes(self, cuts: Sequence[tuple[int, ...]]) -> Floats:
-        """Return the peak memory (k,) of k cuts."""
-        repeated = np.zeros(len(cuts), dtype=np.int64)
-        counts = self._count(replace(self.row.take(repeated), cuts=np.asarray(cuts)))
-        costs = self.costs.take(repeated)
-        held = sum_units(counts, costs.static_bytes)
-        held += costs.in_flight[:, : self.pp] * sum_units(counts, costs.in_flight_bytes)
-        peak: Floats = held.max(axis=1)
-        return peak
 
-
-def pipelines(problem: Problem, batch: Batch) -> Iterator[Pipeline]:
-    """Yield every configuration of a batch; their costs are computed together."""
+def pipelines(problem: Problem, batch: Batch, *, pins: StagePins = NO_PINS) -> Iterator[Pipeline]:
+    """Yield every configuration of a batch, of one chunk a rank; their costs are computed together."""
     if not len(batch):
         return
-    costs = stage_costs(problem, batch)
-    limit = resolve_hardware(problem).memory_limit_bytes
+    every = replace(batch, layers=np.zeros((len(batch), problem.model.num_layers), dtype=np.int8))
+    costs = stage_costs(problem, every)
     for i in range(len(batch)):
         one = np.asarray([i])
-        yield Pipeline(model=problem.model, row=batch.take(one), costs=costs.take(one), memory_limit_bytes=limit)
+        own = costs.take(one)
+        if len(own.zones) > 1:
+            own = replace(own, zones=replace(own.zones, of_rank=own.zones.of_rank[:, : int(batch.pp[i])]))
+        yield Pipeline(problem=problem, row=batch.take(one), costs=own, pins=pins)

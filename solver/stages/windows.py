@@ -1,197 +1,204 @@
 """Where the boundaries of a configuration's stages can be, so that deep models cost little.
 
-Let x be cuts that fit memory and take at most T, not counting what no cuts change (`Pipeline.busy_seconds`). With f, g
-the forward and backward seconds of one micro-batch on stage s, m micro-batches, W = Σ (f + g) over all stages,
-k = in_flight_s and O = Σ optimizer, every stage has
-
-- static + k·activations ≤ memory limit;
-- m·(f + g) ≤ T − O/p, since the stage is busy so long and max_s optimizer_s ≥ O/p;
-- 1f1b: (m − 1)·f + (m − k)·g ≤ T − O/p − W, gpipe: (m − 1)·(f + g) ≤ T − O/p − W (`edges`).
-
-Each says of a stage with the layers a … b−1 that ``sums[s, b] − sums[s, a] ≤ room[s]``, with sums that never fall from
-one boundary to the next: costs of layers are not negative, and k ≤ m. So if a stage may have some layers, it may have
-any of them that lie together, and where several starts are possible, an end is possible if it is from the last of them
-before it. That makes two passes exact, from x_0 = 0 forwards and from x_p = L backwards (`_possible`):
+Cuts that fit memory and take at most some time meet all of the limits of `solver.stages.limits`, which say of every
+stage that the sum of what its layers cost is within some room. So if a stage may have some layers, it may have any of
+them that lie together, and where several starts are possible, an end is possible if it is from the last of them before
+it. That makes two passes exact, from x_0 = 0 forwards and from x_p = L backwards (`_possible`):
 
 - the ends of stage s that some layers of it lead to from the possible ends of the stage before;
 - of these, those from which the stages after it can take the rest.
 
-Every boundary that is left is one of some cuts that meet all of the limits above, and no such cuts have another. The
-windows are from the first to the last that is left. What lies between need not be possible: a layer that is larger
-than what a stage has room for leaves gaps where layers are unlike and rooms differ, by what is in flight, the embedding
-and the head. Windows grow strictly from stage to stage, as every possible end has a possible start before it. When T is
-close to the best time, stages are close to even and only a few places are left.
+Pinned boundaries leave one place of each; a pinned number of layers leads from every start to one end. Every boundary
+that is left is one of some cuts that meet all of the limits above, and no such cuts have another. The windows are from
+the first to the last that is left. What lies between need not be possible: a layer that is larger than what a stage has
+room for leaves gaps where layers are unlike and rooms differ. Windows grow strictly from stage to stage, as every
+possible end has a possible start before it. When T is close to the best time, stages are close to even and only a few
+places are left.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels.batch import Bools, Floats, Ints
+from costmodels.batch import Bools, Ints
+from solver.stages.limits import Limit, bytes_limit, count_limit, memory_limit, time_limits
 from solver.stages.pipelines import Pipeline
 
-ROUNDING = 1e-9
-"""Sums are taken in other orders here than in the cost model: what is equal on paper must count as equal."""
+MANY_EDGES = 10_000
+"""From which on it pays to know how many whole layers a stage can have in any modes (`count_limit`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Windows:
-    """Boundary s of some cuts is at layer low_s … high_s; both have shape (p + 1,), z is the most places of any."""
+    """Boundary s of some cuts is at layer low_s … high_s (p + 1,); stage s has shortest_s … longest_s layers (p,)."""
 
     low: Ints
     high: Ints
+    shortest: Ints
+    longest: Ints
 
     @property
-    def size(self) -> int:
+    def num_places(self) -> int:
         """The number z of places in the widest window."""
         return int((self.high - self.low).max()) + 1
 
     @property
+    def num_lengths(self) -> int:
+        """The number w of lengths of the stage with most of them."""
+        return int((self.longest - self.shortest).max()) + 1
+
+    @property
     def num_edges(self) -> int:
-        """The size of an array over edges, p·z²."""
-        return (len(self.low) - 1) * self.size**2
-
-    @property
-    def places(self) -> Ints:
-        """The layer of every place, shape (p + 1, z), those outside a narrower window too."""
-        return self.low[:, None] + np.arange(self.size)
-
-    @property
-    def inside(self) -> Bools:
-        """Which places are in their window, shape (p + 1, z)."""
-        inside: Bools = self.places <= self.high[:, None]
-        return inside
+        """The size of an array over edges, p·z·w."""
+        return len(self.shortest) * self.num_places * self.num_lengths
 
     def around(self, cuts: tuple[int, ...], num_edges: int) -> "Windows":
         """Return the part of the windows near `cuts`, with about `num_edges` edges at most."""
-        reach = int((num_edges / (len(self.low) - 1)) ** 0.5) // 2
-        at = np.asarray(cuts)
-        low = np.maximum(np.minimum(self.low, at), at - reach)
-        return Windows(low=low, high=np.minimum(np.maximum(self.high, at), at + reach))
-
-
-@dataclass(frozen=True, slots=True)
-class _Limit:
-    """The layers a … b−1 are allowed on stage s where ``sums[s, b] − sums[s, a] ≤ room[s]``."""
-
-    sums: Floats
-    room: Floats
-
-    def backwards(self) -> "_Limit":
-        """Return the limit with layers counted from the last one, so that what was an end is a start."""
-        return _Limit(-self.sums[:, ::-1], self.room)
-
-
-def all_windows(num_layers: int, pp: int) -> Windows:
-    """Return the windows of all cuts, in which every stage has a layer."""
-    stage = np.arange(pp + 1)
-    low, high = stage.copy(), num_layers - pp + stage
-    high[0], low[-1] = 0, num_layers
-    return Windows(low=low, high=high)
+        at, reach = np.asarray(cuts), 1
+        while True:
+            low = np.maximum(np.minimum(self.low, at), at - reach)
+            high = np.minimum(np.maximum(self.high, at), at + reach)
+            near = _between(low, high, self.shortest, self.longest)
+            wider = 2 * reach
+            if near.num_edges * 4 > num_edges or wider > self.high[-1]:
+                return near
+            reach = wider
 
 
 def find_windows(pipeline: Pipeline, seconds: float) -> Windows | None:
     """Return where boundaries of cuts that fit and take at most `seconds` (may be inf) can be; None where nowhere."""
-    limits = (_memory_limit(pipeline), *(_time_limits(pipeline, seconds) if np.isfinite(seconds) else ()))
-    possible = _possible(limits)
-    if possible is None:
-        return None
-    return Windows(low=possible.argmax(axis=1), high=pipeline.model.num_layers - possible[:, ::-1].argmax(axis=1))
+    limits = [
+        memory_limit(pipeline, pipeline.limit_bytes),
+        *(time_limits(pipeline, seconds) if np.isfinite(seconds) else ()),
+    ]
+    windows = _within(pipeline, limits)
+    if windows is None or np.isinf(seconds) or windows.num_edges < MANY_EDGES or _is_roomy(pipeline, windows):
+        return windows
+    return _within(pipeline, [*limits, count_limit(pipeline, seconds, windows.longest)])
+
+
+def path_windows(cuts: tuple[int, ...]) -> Windows:
+    """Return windows that leave no choice."""
+    at = np.asarray(cuts)
+    return Windows(low=at, high=at, shortest=np.diff(at), longest=np.diff(at))
 
 
 def near_even_cuts(pipeline: Pipeline) -> tuple[int, ...] | None:
-    """Return cuts that fit memory and are as even as greed allows; None when no cuts fit.
+    """Return cuts that fit memory and are as even as greed allows; None when no cuts fit."""
+    return cuts_within(pipeline, pipeline.limit_bytes)
+
+
+def cuts_within(pipeline: Pipeline, limit_bytes: float) -> tuple[int, ...] | None:
+    """Return cuts of which no stage needs to hold more than `limit_bytes`, nearly even ones; None when there are none.
 
     From the first on, each boundary is the nearest to an even one of those that are possible after the one before it.
     """
-    limit, num_layers, pp = _memory_limit(pipeline), pipeline.model.num_layers, pipeline.pp
+    if not pipeline.kinds.possible:
+        return None
+    limit, num_layers, pp = memory_limit(pipeline, limit_bytes), pipeline.model.num_layers, pipeline.pp
     even, stage = -(-np.arange(pp + 1) * num_layers // pp), np.arange(pp)
-    if (limit.sums[stage, even[1:]] - limit.sums[stage, even[:-1]] <= limit.room).all():
+    fits = (limit.sums[stage, even[1:]] - limit.sums[stage, even[:-1]] <= limit.room).all()
+    if fits and not pipeline.pins.cut and num_layers >= pp:
         return tuple(even.tolist())
-    possible = _possible((limit,))
+    possible = _possible(pipeline, [limit])
     if possible is None:
         return None
     cuts = [0]
-    for sums, room, boundary, wanted in zip(limit.sums, limit.room, possible[1:], even[1:], strict=True):
-        ends = cuts[-1] + 1 + np.flatnonzero(boundary[cuts[-1] + 1 :])
-        ends = ends[sums[ends] - sums[cuts[-1]] <= room]
-        cuts.append(int(ends[np.abs(ends - wanted).argmin()]))
+    for s in range(pp):
+        starts = np.zeros(num_layers + 1, dtype=np.bool_)
+        starts[cuts[-1]] = True
+        ends = np.flatnonzero(possible[s + 1] & _ends(s, starts, [limit], pipeline.pins.stage_layers.get(s)))
+        cuts.append(int(ends[np.abs(ends - even[s + 1]).argmin()]))
     return tuple(cuts)
 
 
-def _possible(limits: tuple[_Limit, ...]) -> Bools | None:
+def fullest_bytes(pipeline: Pipeline, cuts: tuple[int, ...]) -> float:
+    """Return what the fullest stage holds with its layers in the modes that keep least."""
+    limit, stage, at = memory_limit(pipeline, 0.0), np.arange(pipeline.pp), np.asarray(cuts)
+    return float((limit.sums[stage, at[1:]] - limit.sums[stage, at[:-1]] - limit.room).max())
+
+
+def _within(pipeline: Pipeline, limits: list[Limit]) -> Windows | None:
+    if pipeline.kinds.forward.shape[1] == 1 and not pipeline.pins.cut:
+        return _windows_of_alike(pipeline, limits)
+    possible = _possible(pipeline, limits)
+    if possible is None:
+        return None
+    low, high = possible.argmax(axis=1), pipeline.model.num_layers - possible[:, ::-1].argmax(axis=1)
+    shortest, longest = np.ones(pipeline.pp, dtype=np.int64), np.full(pipeline.pp, pipeline.model.num_layers)
+    for stage, num_layers in pipeline.pins.stage_layers.items():
+        shortest[stage] = longest[stage] = num_layers
+    longest = np.min([longest, *(limit.longest(low[:-1], high[:-1]) for limit in limits)], axis=0)
+    return _between(low, high, shortest, longest)
+
+
+def _windows_of_alike(pipeline: Pipeline, limits: list[Limit]) -> Windows | None:
+    """Return the windows of layers that are all alike: how many each stage may have is all that counts."""
+    layers, stage = pipeline.model.num_layers, np.arange(pipeline.pp + 1)
+    longest = np.minimum(np.min([limit.longest_alike() for limit in limits], axis=0), layers)
+    until = np.concatenate([[0], np.cumsum(longest)])
+    if longest.min() < 1 or until[-1] < layers:
+        return None
+    low, high = np.maximum(stage, layers - (until[-1] - until)), np.minimum(until, layers - pipeline.pp + stage)
+    return _between(low, high, np.ones_like(longest), longest)
+
+
+def _between(low: Ints, high: Ints, shortest: Ints, longest: Ints) -> Windows:
+    shortest = np.maximum(shortest, low[1:] - high[:-1])
+    longest = np.minimum(longest, high[1:] - low[:-1])
+    return Windows(low=low, high=high, shortest=shortest, longest=np.maximum(longest, shortest))
+
+
+def _possible(pipeline: Pipeline, limits: list[Limit]) -> Bools | None:
     """Return which boundaries, shape (p + 1, L + 1), some cuts have that meet all limits; None when no cuts do."""
-    pp, size = limits[0].sums.shape
+    pp, size, pins = pipeline.pp, pipeline.model.num_layers + 1, pipeline.pins
+    pinned = np.ones((pp + 1, size), dtype=np.bool_)
+    for place, layer in pins.boundaries.items():
+        if place > pp or layer >= size:
+            return None
+        pinned[place] &= np.arange(size) == layer
+    if any(stage >= pp for stage in pins.stage_layers):
+        return None
     possible = np.zeros((pp + 1, size), dtype=np.bool_)
-    possible[0, 0] = True
+    possible[0, 0] = pinned[0, 0]
     for s in range(pp):
-        possible[s + 1] = _ends(s, possible[s], limits)
+        possible[s + 1] = pinned[s + 1] & _ends(s, possible[s], limits, pins.stage_layers.get(s))
     if not possible[pp, -1]:
         return None
     possible[pp, :-1] = False
-    mirrored, limits = possible[:, ::-1], tuple(limit.backwards() for limit in limits)
+    mirrored, limits = possible[:, ::-1], [limit.backwards() for limit in limits]
     for s in range(pp - 1, -1, -1):
-        mirrored[s] &= _ends(s, mirrored[s + 1], limits)
+        mirrored[s] &= _ends(s, mirrored[s + 1], limits, pins.stage_layers.get(s))
     return possible
 
 
-def _ends(stage: int, starts: Bools, limits: tuple[_Limit, ...]) -> Bools:
-    """Return the boundaries (L + 1,) at which a stage of at least one layer from one of `starts` may end."""
+def _ends(stage: int, starts: Bools, limits: list[Limit], num_layers: int | None) -> Bools:
+    """Return the boundaries (L + 1,) at which a stage of at least one layer from one of `starts` may end.
+
+    `num_layers` is how many layers it has, where that is pinned.
+    """
     ends = np.zeros_like(starts)
     first = int(starts.argmax())
-    if starts[first]:
+    if not starts[first]:
+        return ends
+    if num_layers is None:
         last = np.maximum.accumulate(starts * np.arange(len(starts)))[first:-1]
         later = ends[first + 1 :]
         later[:] = True
-        for limit in limits:
-            sums = limit.sums[stage]
-            later &= sums[first + 1 :] - sums[last] <= limit.room[stage]
+    else:
+        last = np.arange(max(len(starts) - num_layers, 0))
+        later = ends[num_layers:]
+        later[:] = starts[: len(last)]
+        first = num_layers - 1
+    for limit in limits:
+        sums = limit.sums[stage]
+        later &= sums[first + 1 :] - sums[last] <= limit.room[stage]
     return ends
 
 
-def sum_layers(pipeline: Pipeline, per_unit: Floats) -> Floats:
-    """Return the sums (p, L + 1) of a row of costs over the layers before each boundary, were they all on that stage.
-
-    There is one row where units cost the same on all stages.
-    """
-    layers = pipeline.of_stages(per_unit)[:, np.asarray(pipeline.model.layer_blocks)]
-    return np.hstack([np.zeros((len(layers), 1)), np.cumsum(layers, axis=1)])
-
-
-def least_of_layers(pipeline: Pipeline, per_unit: Floats) -> float:
-    """Return the least that all layers together cost, each on any stage."""
-    layers = pipeline.of_stages(per_unit).min(axis=0)[np.asarray(pipeline.model.layer_blocks)]
-    return float(np.cumsum(layers)[-1])
-
-
-def once_per_stage(pipeline: Pipeline, per_unit: Floats) -> Floats:
-    """Return what every stage (p,) has of a row of costs whatever its layers: embedding, head and the stage's own."""
-    costs, units = pipeline.costs, pipeline.of_stages(per_unit)
-    once = np.broadcast_to(units[:, costs.stage], (pipeline.pp,)).copy()
-    once[0] += units[0, costs.embedding]
-    once[-1] += units[-1, costs.head]
-    return once
-
-
-def _memory_limit(pipeline: Pipeline) -> _Limit:
-    static, flight = pipeline.costs.static_bytes[0], pipeline.costs.in_flight_bytes[0]
-    k = pipeline.costs.in_flight[0, : pipeline.pp]
-    sums = sum_layers(pipeline, static) + k[:, None] * sum_layers(pipeline, flight)
-    once = once_per_stage(pipeline, static) + k * once_per_stage(pipeline, flight)
-    return _Limit(sums, pipeline.memory_limit_bytes * (1 + ROUNDING) - once)
-
-
-def _time_limits(pipeline: Pipeline, seconds: float) -> tuple[_Limit, _Limit]:
-    costs, pp = pipeline.costs, pipeline.pp
-    m, k = int(costs.num_microbatches[0]), costs.in_flight[0, :pp].astype(np.float64)
-    k = np.ones(pp) if pipeline.row.schedule[0] == "gpipe" else k
-    forward, backward = (sum_layers(pipeline, one[0]) for one in (costs.forward_seconds, costs.backward_seconds))
-    stage_f, stage_g = (once_per_stage(pipeline, one[0]) for one in (costs.forward_seconds, costs.backward_seconds))
-    optimizer = costs.optimizer_seconds[0]
-    optimized = least_of_layers(pipeline, optimizer) + once_per_stage(pipeline, optimizer).sum()
-    left = pipeline.busy_seconds(seconds * (1 + ROUNDING)) - optimized / pp
-    layers = least_of_layers(pipeline, costs.forward_seconds[0]) + least_of_layers(pipeline, costs.backward_seconds[0])
-    whole = (layers + (stage_f + stage_g).sum()) * (1 - ROUNDING)
-    busy = _Limit(np.tile(m * (forward + backward), (pp // len(forward), 1)), left - m * (stage_f + stage_g))
-    turns = (m - 1) * forward + (m - k)[:, None] * backward
-    return busy, _Limit(turns, left - whole - (m - 1) * stage_f - (m - k) * stage_g)
+def _is_roomy(pipeline: Pipeline, windows: Windows) -> bool:
+    """Return whether all stages within windows have room for all their layers in the modes of shortest backwards."""
+    flight, stage = pipeline.kinds.lightest(pipeline.kinds.flight), np.arange(pipeline.pp)
+    limit = bytes_limit(pipeline, flight, pipeline.limit_bytes)
+    held = limit.sums[stage, windows.high[1:]] - limit.sums[stage, windows.low[:-1]]
+    return bool((held <= limit.room).all())

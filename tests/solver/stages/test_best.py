@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import combinations
 from math import inf
 
@@ -8,21 +9,24 @@ from hypothesis import strategies as st
 
 from autoplan.spec import Configuration
 from costmodels.batch import Batch
-from costmodels.estimate import evaluate
-from solver.stages import best_cuts, least_memory
-from solver.stages.pipelines import pipelines
+from costmodels.evaluation import evaluate
+from costmodels.stage_costs import count_units
+from solver.stages import best_cuts, branch
 from tests.solver.problems import make_cluster, make_model, make_problem
-from tests.solver.stages.mixed import EARLIER_STAGES_HAVE_TIME, LATER_STAGES_HAVE_ROOM, make_case
-from tests.solver.stages.mixed import cases as mixed_cases
+from tests.solver.stages.mixed import (
+    EARLIER_STAGES_HAVE_TIME,
+    LATER_STAGES_HAVE_ROOM,
+    cases,
+    make_case,
+    make_pipeline,
+)
+
+SLACKS = st.sampled_from([0.0, 0.01, 0.3, inf])
+"""By how much the cutoff is above the best time."""
 
 
 def every_cut(num_layers, pp):
     return np.asarray([(0, *inner, num_layers) for inner in combinations(range(1, num_layers), pp - 1)])
-
-
-def cost_every_cut(problem, configuration):
-    cuts = every_cut(problem.model.num_layers, configuration.pp)
-    return cuts, evaluate(problem, Batch.of([configuration] * len(cuts), cuts))
 
 
 def solve(problem, configuration, cutoff=inf):
@@ -33,61 +37,26 @@ def answer(problem, configuration, cutoff=inf):
     return best_cuts(make_pipeline(problem, configuration), cutoff=cutoff, stop=lambda: False)
 
 
-def make_pipeline(problem, configuration):
-    cuts = every_cut(problem.model.num_layers, configuration.pp)[:1]
-    (pipeline,) = pipelines(problem, Batch.of([configuration], cuts))
-    return pipeline
+def check_best(case, slack=inf):
+    cutoff = case.least * (1 + slack) if case.least < inf else inf
+    found = best_cuts(case.pipeline, cutoff=cutoff, stop=lambda: False)
+    if not case.fits.any():
+        assert found.best is None
+        assert found.bound_seconds == inf
+        return None
+    best = found.best
+    assert best.step_seconds == pytest.approx(case.least, rel=1e-8)
+    assert found.bound_seconds >= case.least * (1 - 1e-8)
+    place = case.find(best.cuts, best.layers)
+    assert case.fits[place]
+    assert case.seconds[place] == pytest.approx(best.step_seconds, rel=1e-12)
+    assert case.needed[place] == pytest.approx(best.peak_memory_bytes, rel=1e-12)
+    return best
 
 
-@st.composite
-def cases(draw):
-    pp = draw(st.sampled_from([2, 3, 4]))
-    pattern = tuple(draw(st.lists(st.sampled_from([512, 2048, 16384]), min_size=pp, max_size=9)))
-    dp = draw(st.sampled_from([1, 2]))
-    problem = make_problem(
-        model=make_model(pattern=pattern, vocab=draw(st.sampled_from([512, 32000, 256000])), hidden=512),
-        cluster=make_cluster(
-            per_node=pp * dp,
-            memory=draw(st.sampled_from([0.5e9, 1e9, 2e9, 80e9])),
-            intra=draw(st.sampled_from([1e8, 1e10, 3e11])),
-            latency=draw(st.sampled_from([0.0, 1e-5, 1e-3])),
-            kind=draw(st.sampled_from(["cuda", "cpu"])),
-        ),
-        global_batch=dp * draw(st.sampled_from([1, 2, 3, 6, 12])),
-        seq_len=draw(st.sampled_from([128, 1024])),
-    )
-    configuration = Configuration(
-        pp=pp,
-        dp_shard=dp,
-        zero_stage=draw(st.sampled_from([1, 2, 3])) if dp > 1 else 0,
-        schedule=draw(st.sampled_from(["gpipe", "1f1b"])),
-        recompute=draw(st.sampled_from(["none", "full"])),
-    )
-    return problem, configuration
-
-
-@given(case=cases())
-@settings(deadline=None, max_examples=120)
-def test_the_cuts_are_the_best_of_all_cuts(case):
-    problem, configuration = case
-    cuts, evaluation = cost_every_cut(problem, configuration)
-    times = np.where(evaluation.fits, evaluation.step_seconds, inf)
-    found = answer(problem, configuration)
-    solution = found.best
-    if np.isinf(times).all():
-        assert solution is None
-        return
-    assert solution.step_seconds == pytest.approx(times.min(), rel=1e-8)
-    assert found.bound_seconds >= solution.step_seconds * (1 - 1e-8)
-    (index,) = np.flatnonzero((cuts == solution.cuts).all(axis=1))
-    assert evaluation.fits[index]
-    assert evaluation.step_seconds[index] == pytest.approx(solution.step_seconds, rel=1e-12)
-    assert evaluation.peak_memory_bytes[index] == pytest.approx(solution.peak_memory_bytes, rel=1e-12)
-
-
-@given(case=mixed_cases(), slack=st.sampled_from([0.0, 0.01, 0.3, inf]))
-@settings(deadline=None, max_examples=80)
-def test_the_cuts_of_unlike_layers_are_the_best_of_all_cuts(case, slack):
+@given(case=cases(), slack=SLACKS)
+@settings(deadline=None, max_examples=150)
+def test_cuts_and_modes_are_the_best_of_all(case, slack):
     check_best(case, slack)
 
 
@@ -97,26 +66,86 @@ def test_the_best_cuts_are_found_that_taking_as_much_as_fits_leaves_out(given, s
     check_best(make_case(**given), slack)
 
 
-def check_best(case, slack):
-    """`slack` is by how much the cutoff is above the best time."""
-    least = np.where(case.fits, case.seconds, inf).min()
-    found = best_cuts(case.pipeline, cutoff=float(least * (1 + slack)), stop=lambda: False)
-    if not case.fits.any():
-        assert found.best is None
-        assert found.bound_seconds == inf
-        return
-    assert found.best.step_seconds == pytest.approx(least, rel=1e-8)
-    assert found.bound_seconds >= least * (1 - 1e-8)
-    assert case.has(found.best.cuts)
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "zb-h1"])
+@pytest.mark.parametrize("share", [0.0, 0.05, 0.5, 1.0])
+def test_one_stage_has_the_best_modes(schedule, share):
+    check_best(make_case(("dense", "huge", "dense", "mamba"), share=share, pp=1, schedule=schedule, recompute="full"))
 
 
-@given(case=cases())
+def seconds_of(pipeline, cuts, layers):
+    """Return step times (k,) as the costs of a pipeline say."""
+    costs, every = pipeline.costs, np.zeros(len(cuts), dtype=np.int64)
+    counts = count_units(pipeline.model, replace(pipeline.row.take(every), cuts=cuts, layers=layers))
+    forward, backward, weight, reduce, optimizer = (
+        counts @ getattr(costs, f"{name}_seconds")[0]
+        for name in ("forward", "backward", "weight", "reduce", "optimizer")
+    )
+    busy = (pipeline.finish(forward, backward, weight) + reduce).max(axis=1) + optimizer.max(axis=1)
+    return pipeline.step_seconds(busy)
+
+
+@given(case=cases(tiers=("full",)), data=st.data())
 @settings(deadline=None, max_examples=60)
-def test_the_least_memory_is_the_least_of_all_cuts(case):
-    problem, configuration = case
-    cuts, evaluation = cost_every_cut(problem, configuration)
-    least = least_memory(problem, Batch.of([configuration], cuts[:1]))
-    assert least.peak_memory_bytes == pytest.approx(evaluation.peak_memory_bytes.min(), rel=1e-8)
+def test_modes_are_the_best_whatever_layers_reduce_in_them(case, data):
+    """Reductions that become shorter beside longer backwards, by more or less than these become longer."""
+    costs, shares = case.pipeline.costs, st.sampled_from([0.0, 0.5, 0.9, 1.1, 2.0])
+    blocks = len(case.pipeline.model.blocks)
+    reduce = costs.reduce_seconds.copy()
+    for block in range(blocks):
+        g = costs.backward_seconds[0, [block, blocks + block, 2 * blocks + block]]
+        shorter = data.draw(st.tuples(shares, shares)) * (g[1:] - g[0])
+        reduce[0, [block, blocks + block, 2 * blocks + block]] = 3 * g[2] - np.array([0.0, *shorter])
+    pipeline = replace(case.pipeline, costs=replace(costs, reduce_seconds=reduce))
+    check_best(replace(case, pipeline=pipeline, seconds=seconds_of(pipeline, case.cuts, case.layers)))
+
+
+def test_a_longer_backward_is_taken_where_the_reduction_is_done_sooner_with_it():
+    """Of two layers one has to be repeated: one takes less time, the other is reduced so much the sooner."""
+    case = make_case(("dense", "huge"), num_microbatches=1, pp=1, dp_replicate=2, recompute="full", share=0.0)
+    costs = case.pipeline.costs
+    reduce = costs.reduce_seconds.copy()
+    both = [mode * 2 + kind for mode in (0, 2) for kind in (0, 1)]
+    repeated = np.diff(costs.backward_seconds[0, both].reshape(2, 2), axis=0)[0]
+    assert repeated[1] > repeated[0]
+    reduce[0, :-3] = 1.0
+    reduce[0, both[-1]] = 1.0 - 2 * repeated[1]
+    roomy = replace(case.pipeline, costs=replace(costs, reduce_seconds=reduce), most_bytes=inf)
+    pipeline = replace(roomy, most_bytes=max(roomy.needed_bytes((0, 2), layers) for layers in [(2, 0), (0, 2)]))
+    assert best_cuts(roomy, cutoff=inf, stop=lambda: False).best.layers == (0, 2)
+    assert best_cuts(pipeline, cutoff=inf, stop=lambda: False).best.layers == (0, 2)
+    shortest = replace(pipeline, costs=replace(costs, reduce_seconds=0 * reduce))
+    assert best_cuts(shortest, cutoff=inf, stop=lambda: False).best.layers != (0, 2)
+
+
+def test_ample_memory_leaves_all_layers_as_they_are():
+    best = solve(
+        make_problem(model=make_model(layers=9), cluster=make_cluster(per_node=4)),
+        Configuration(pp=4, recompute="full"),
+    )
+    assert best.layers == (0,) * 9
+
+
+def test_less_memory_repeats_more_on_the_first_stages_and_first_of_their_layers():
+    """Under 1f1b the first stage holds most micro-batches."""
+    problem = make_problem(
+        model=make_model(layers=16, vocab=1024), cluster=make_cluster(per_node=4), global_batch=64, seq_len=2048
+    )
+    pipeline = make_pipeline(problem, Configuration(pp=4, micro_batch=2, recompute="full"))
+    roomy = best_cuts(pipeline, cutoff=inf, stop=lambda: False).best
+    tight = best_cuts(replace(pipeline, most_bytes=0.7 * roomy.peak_memory_bytes), cutoff=inf, stop=lambda: False).best
+    assert tight.step_seconds > roomy.step_seconds
+    by_stage = [tight.layers[a:b] for a, b in zip(tight.cuts, tight.cuts[1:], strict=False)]
+    assert all(list(modes) == sorted(modes, reverse=True) for modes in by_stage)
+    repeated = [sum(modes) / len(modes) for modes in by_stage]
+    assert repeated[0] > repeated[-1] == 0
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 5])
+def test_a_pinned_number_of_recomputed_layers_is_spread_evenly(count):
+    problem = make_problem(model=make_model(layers=5), cluster=make_cluster(per_node=2))
+    best = solve(problem, Configuration(pp=2, recompute="full", recompute_layers=count))
+    spread = {0: (0, 0, 0, 0, 0), 1: (0, 0, 0, 0, 2), 3: (0, 2, 0, 2, 2), 5: (2, 2, 2, 2, 2)}
+    assert best.layers == spread[count]
 
 
 def test_a_cutoff_that_no_cuts_reach_gives_nothing():
@@ -132,19 +161,14 @@ def test_a_heavy_head_takes_layers_from_the_last_stage():
     assert counts[-1] < counts[1]
 
 
-def test_less_memory_takes_layers_from_the_first_stage():
-    """Under 1f1b the first stage holds most micro-batches, so it is the one that shrinks when memory is short."""
-    model, configuration = make_model(layers=16, vocab=1024), Configuration(pp=4, micro_batch=2)
-
-    def first_stage(memory):
-        cluster = make_cluster(per_node=4, memory=memory)
-        problem = make_problem(model=model, cluster=cluster, global_batch=64, seq_len=2048)
-        solution = solve(problem, configuration)
-        return int(solution.cuts[1]), solution.peak_memory_bytes
-
-    roomy, needed = first_stage(80e9)
-    tight, _ = first_stage(needed - 1)
-    assert tight < roomy
+def test_less_memory_takes_layers_from_the_first_stage_where_none_may_be_repeated():
+    problem = make_problem(
+        model=make_model(layers=16, vocab=1024), cluster=make_cluster(per_node=4), global_batch=64, seq_len=2048
+    )
+    pipeline = make_pipeline(problem, Configuration(pp=4, micro_batch=2))
+    roomy = best_cuts(pipeline, cutoff=inf, stop=lambda: False).best
+    tight = best_cuts(replace(pipeline, most_bytes=roomy.peak_memory_bytes - 1), cutoff=inf, stop=lambda: False).best
+    assert tight.cuts[1] < roomy.cuts[1]
 
 
 def test_stopping_gives_the_best_so_far():
@@ -154,12 +178,50 @@ def test_stopping_gives_the_best_so_far():
     assert 0 < stopped.bound_seconds <= stopped.best.step_seconds
 
 
+def few_microbatches():
+    problem = make_problem(model=make_model(layers=24, vocab=128000), cluster=make_cluster(per_node=8), global_batch=5)
+    return make_pipeline(problem, Configuration(pp=8))
+
+
 def test_a_budget_of_cuts_leaves_a_bound_on_the_rest(monkeypatch):
     """Bounds are loose where micro-batches are fewer than stages: what is left when the budget ends stays bounded."""
-    problem = make_problem(model=make_model(layers=24), cluster=make_cluster(per_node=8), global_batch=8)
-    configuration = Configuration(pp=8)
-    exact = answer(problem, configuration)
-    monkeypatch.setattr("solver.stages.best.CUTS_TO_COST", 1)
-    short = answer(problem, configuration)
+    exact = best_cuts(few_microbatches(), cutoff=inf, stop=lambda: False)
+    assert exact.bound_seconds >= exact.best.step_seconds * (1 - 1e-9)
+    monkeypatch.setattr(branch, "CUTS_TO_COST", 1)
+    monkeypatch.setattr(branch, "FEWEST_LEAVES", 1)
+    short = best_cuts(few_microbatches(), cutoff=inf, stop=lambda: False)
     assert short.best.step_seconds >= exact.best.step_seconds
     assert short.bound_seconds <= exact.best.step_seconds * (1 + 1e-9)
+
+
+def test_windows_that_are_too_large_leave_a_bound_on_the_rest(monkeypatch):
+    pipeline = few_microbatches()
+    exact = best_cuts(pipeline, cutoff=inf, stop=lambda: False).best
+    monkeypatch.setattr("solver.stages.best.MOST_EDGES", 100)
+    near = best_cuts(pipeline, cutoff=inf, stop=lambda: False)
+    assert near.best.step_seconds >= exact.step_seconds
+    assert near.bound_seconds <= exact.step_seconds * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "zb-h1"])
+def test_deep_models_are_solved(schedule):
+    """More than a hundred stages of about two layers each."""
+    problem = make_problem(
+        model=make_model(layers=241, hidden=256, vocab=512), cluster=make_cluster(per_node=120), global_batch=160
+    )
+    found = answer(problem, Configuration(pp=120, schedule=schedule))
+    assert found.bound_seconds >= found.best.step_seconds * (1 - 1e-9)
+    assert set(np.diff(found.best.cuts).tolist()) == {1, 2, 3}
+
+
+def test_of_equally_fast_cuts_the_leaner_are_taken():
+    """The head's stage decides how long a step takes, so that the others may be cut in many ways."""
+    problem = make_problem(
+        model=make_model(layers=9, hidden=256, vocab=512000), cluster=make_cluster(per_node=4), global_batch=16
+    )
+    best = solve(problem, Configuration(pp=4))
+    cuts = every_cut(9, 4)
+    found = evaluate(problem, Batch.of([Configuration(pp=4)] * len(cuts), cuts))
+    fastest = found.step_seconds <= found.step_seconds.min() * (1 + 1e-9)
+    assert fastest.sum() > 1
+    assert best.peak_memory_bytes == pytest.approx(found.peak_memory_bytes[fastest].min(), rel=1e-9)
