@@ -21,9 +21,9 @@ from autoplan.readers.notices import ReaderWarning
 from autoplan.readers.stacks import load_stack, stack_presets
 from autoplan.spec import Cluster, Configuration, ModelSpec, Problem, Profile, Stack
 from autoplan.spec.codec import content_hash, from_jsonable, to_jsonable
-from solver.front import Axis
 from solver.options import SearchOptions, pins_of_fields, pins_of_layers
 from solver.pins import LayerPins, require_pins
+from solver.sweeps.front import Axis
 
 MOST_CLUSTERS = 16
 _READING = threading.Lock()

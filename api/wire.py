@@ -24,8 +24,8 @@ from api.problems import Problem
 from autoplan.spec import AUTOPLAN, Configuration, OptimizerKind, PrecisionKind
 from autoplan.spec.plan import Objective
 from autoplan.spec.value import Size
-from solver.front import Axis
-from solver.pareto import MOST_POINTS
+from solver.sweeps.front import Axis
+from solver.sweeps.pareto import MOST_POINTS
 
 LARGEST_SIZE: int = TypeAdapter(Size).json_schema()["maximum"]
 _TEXT_OR_OBJECT = {"anyOf": [{"type": "string"}, {"type": "object"}]}

@@ -43,13 +43,13 @@ from costmodels.coefficients import Coefficients
 from costmodels.coefficients_file import load_coefficients
 from costmodels.estimate import estimate as estimate_configuration
 from solver.assemble import assemble
-from solver.choice import Choice, choose, choose_fewest
-from solver.front import Axis, Front
 from solver.options import SearchOptions
-from solver.pareto import MOST_POINTS, OnPoint, cost_front, memory_front
 from solver.pins import LayerPins, require_pins
 from solver.result import Progress
-from solver.search import search
+from solver.search.best_first import search
+from solver.sweeps.choice import Choice, choose, choose_fewest
+from solver.sweeps.front import Axis, Front
+from solver.sweeps.pareto import MOST_POINTS, OnPoint, cost_front, memory_front
 
 __all__ = ["estimate", "front", "load_cluster", "load_model", "make_problem", "plan", "plan_best"]
 

@@ -16,9 +16,9 @@ from functools import partial
 from autoplan.errors import NoPlanError
 from benchmarks.instances import Instance, draw_instance
 from benchmarks.processes import in_processes
+from solver.proof.verify import TooLarge, Verification, render, verify
 from solver.result import SearchResult
-from solver.search import find, search
-from solver.verify import TooLarge, Verification, render, verify
+from solver.search.best_first import find, search
 
 MOST_CANDIDATES = 1_000_000
 PROGRESS_EVERY = 25

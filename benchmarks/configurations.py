@@ -12,7 +12,7 @@ from autoplan.spec import CpMethod, Moe, Problem, Recompute, Schedule
 from autoplan.spec.rules import holds
 from costmodels.arrays import combine
 from costmodels.batch import Batch, even_cuts
-from solver.space import divisors
+from solver.search.space import divisors
 
 TWO_CHUNKS = ("zb-v", "dualpipe-v")
 DRAWN_AT_ONCE = 1 << 16

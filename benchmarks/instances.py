@@ -36,11 +36,11 @@ from costmodels.arrays import combine
 from costmodels.batch import Batch, even_cuts
 from costmodels.estimate import evaluate
 from costmodels.hardware import resolve_hardware
-from solver.candidates import every_configuration
-from solver.changes import with_memory
 from solver.options import Objective, PinValue, SearchOptions
-from solver.splits import EverySplit, Shape
-from solver.verify import count_space
+from solver.proof.candidates import every_configuration
+from solver.proof.splits import EverySplit, Shape
+from solver.proof.verify import count_space
+from solver.reasons.changes import with_memory
 
 T = TypeVar("T")
 NODES = ((1, 1), (1, 2), (1, 3), (1, 4), (1, 5), (1, 6), (1, 7), (1, 8), (2, 2), (3, 2), (2, 4), (3, 4), (2, 8), (4, 8))

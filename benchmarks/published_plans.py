@@ -25,10 +25,10 @@ from costmodels.coefficients import fitted_coefficients
 from costmodels.estimate import evaluate
 from costmodels.scores import SMALLEST_GROUP, top1_regret
 from costmodels.settling import settle
-from solver.candidates import every_configuration
 from solver.options import SEARCHED, SearchOptions
+from solver.proof.candidates import every_configuration
 from solver.result import Found
-from solver.search import search
+from solver.search.best_first import search
 from solver.stages.limits import ROUNDING
 
 QUANTILES = (0, 10, 25, 50, 75, 90, 100)

@@ -19,9 +19,9 @@ from autoplan.errors import AutoplanError
 from autoplan.planner import front, plan_best
 from autoplan.spec import Problem
 from autoplan.spec.codec import content_hash, from_jsonable, to_json, to_jsonable
-from solver.front import Point
 from solver.options import SearchOptions
 from solver.result import Progress
+from solver.sweeps.front import Point
 
 
 def main() -> None:

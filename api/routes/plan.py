@@ -16,7 +16,7 @@ from api.stating import stated
 from api.strict_json import StrictRoute
 from api.wire import JobOut, PlanBody
 from autoplan.spec import Plan
-from solver.front import Front
+from solver.sweeps.front import Front
 
 router = APIRouter(tags=["plans"], route_class=StrictRoute)
 

@@ -11,7 +11,7 @@ from api.openapi import problems
 from api.problems import not_found
 from api.wire import PlanItem, PlanList
 from autoplan.spec import Plan
-from solver.front import Front
+from solver.sweeps.front import Front
 
 router = APIRouter(tags=["plans"])
 

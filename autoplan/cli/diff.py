@@ -30,7 +30,7 @@ def command(
     """
     from autoplan.readers import load_plan
     from autoplan.spec.codec import to_jsonable
-    from solver.differences import compare_plans
+    from solver.reasons.differences import compare_plans
 
     a, b = load_plan(first), load_plan(second)
     difference = compare_plans(a, b)

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from autoplan.spec import Plan
-    from solver.comparisons import Comparison
-    from solver.explain import Explanation
     from solver.pins import PinValue
+    from solver.reasons.comparisons import Comparison
+    from solver.reasons.explain import Explanation
 
 EXAMPLE = "autoplan explain plan.json --why-not tp=4,pp=2"
 
@@ -44,7 +44,7 @@ def command(
     from autoplan.readers import load_plan, load_profile
     from autoplan.spec.codec import to_json
     from costmodels.coefficients_file import load_coefficients
-    from solver.explain import explain
+    from solver.reasons.explain import explain
 
     read = load_plan(plan)
     with working("comparing"):

@@ -8,7 +8,7 @@ from autoplan.units import format_bytes, format_count, format_seconds
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from solver.front import Front, Point
+    from solver.sweeps.front import Front, Point
 
 
 def render_front(front: "Front", out: "Console") -> None:

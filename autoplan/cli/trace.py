@@ -53,7 +53,7 @@ def chrome_trace(
     """
     from costmodels.estimate import timeline
     from solver.assemble import plan_cuts, plan_layers
-    from solver.explain import problem_of
+    from solver.reasons.explain import problem_of
 
     problem = problem_of(plan, profile=profile, coefficients=coefficients)
     events = timeline(problem, plan.configuration, plan_cuts(plan), layers=plan_layers(plan))

@@ -13,7 +13,7 @@ FLAG = "--verify"
 
 def require_small(problem: "Problem", options: "SearchOptions") -> None:
     """Raise ConfigurationError where there are more candidates than brute force is for, before anything is searched."""
-    from solver.verify import MOST_CANDIDATES, TooLarge, count_space, render
+    from solver.proof.verify import MOST_CANDIDATES, TooLarge, count_space, render
 
     size = count_space(problem, options)
     if size > MOST_CANDIDATES:
@@ -26,7 +26,7 @@ def verify_plan(problem: "Problem", options: "SearchOptions", plan: "Plan | None
 
     Raises RunError with the plans of both where brute force refutes the search, which is an error of ours.
     """
-    from solver.verify import TooLarge, render, result_of, verify
+    from solver.proof.verify import TooLarge, render, result_of, verify
 
     outcome = verify(problem, options, None if plan is None else result_of(plan))
     said = render(outcome)

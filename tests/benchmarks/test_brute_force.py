@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks import brute_force
 from benchmarks.instances import draw_instance
-from solver.search import search
+from solver.search.best_first import search
 
 FEW = 400
 

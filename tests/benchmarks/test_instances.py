@@ -4,7 +4,7 @@ import pytest
 
 from autoplan.spec import Attention, LatentAttention, Mamba2, Moe
 from benchmarks.instances import draw_instance
-from solver.verify import count_space
+from solver.proof.verify import count_space
 
 MOST = 1000
 

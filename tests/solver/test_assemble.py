@@ -11,7 +11,7 @@ from autoplan.spec.codec import to_json
 from autoplan.spec.plan import Search
 from autoplan.spec.tensors import model_tensors
 from solver.assemble import assemble, default_optimizer, plan_cuts, shard
-from solver.explain import problem_of
+from solver.reasons.explain import problem_of
 from tests.solver.problems import make_cluster, make_model, make_problem
 from tests.tiny_models import hybrid_like, latent_like, moe_like
 
