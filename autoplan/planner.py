@@ -8,12 +8,11 @@ it; `plan_best` and `front` take problems that `make_problem` made.
 from collections.abc import Callable, Sequence
 from math import inf
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Required, TypedDict, Unpack, get_args
 
 from autoplan.errors import (
     ClusterError,
     CoefficientsError,
-    ConfigurationError,
     NoPlanError,
     ProfileError,
     WorkloadError,
@@ -60,20 +59,26 @@ CoefficientsArgument = Coefficients | str | Path
 StackArgument = Stack | str
 
 
+class Asked(TypedDict, total=False):
+    """What is planned or estimated beside the model: the keyword arguments of `make_problem`."""
+
+    cluster: Required[ClusterArgument | None]
+    global_batch: Required[int]
+    seq_len: Required[int]
+    optimizer: OptimizerKind
+    precision: PrecisionKind
+    profile: ProfileArgument | None
+    coefficients: CoefficientsArgument | None
+    stack: StackArgument
+
+
 def plan(
     model: ModelArgument,
     *,
-    cluster: ClusterArgument | None,
-    global_batch: int,
-    seq_len: int,
-    optimizer: OptimizerKind = "adamw",
-    precision: PrecisionKind = "bf16",
-    profile: ProfileArgument | None = None,
-    coefficients: CoefficientsArgument | None = None,
-    stack: StackArgument = AUTOPLAN,
     options: SearchOptions | None = None,
     optimizer_plan: OptimizerPlan | None = None,
     on_progress: Callable[[Progress], None] | None = None,
+    **asked: Unpack[Asked],
 ) -> Plan:
     """Return the plan that fits and has least of the options' objective, by default the fastest.
 
@@ -83,17 +88,7 @@ def plan(
     what `autoplan calibrate` fitted to runs of the user's, in place of the package's. Raises InputError for arguments
     that make no sense and NoPlanError, with remedies, when nothing fits.
     """
-    problem = make_problem(
-        model,
-        cluster=cluster,
-        global_batch=global_batch,
-        seq_len=seq_len,
-        optimizer=optimizer,
-        precision=precision,
-        profile=profile,
-        coefficients=coefficients,
-        stack=stack,
-    )
+    problem = make_problem(model, **asked)
     return plan_best([problem], options=options, optimizer_plan=optimizer_plan, on_progress=on_progress)
 
 
@@ -160,32 +155,15 @@ def front(
 def estimate(
     model: ModelArgument,
     *,
-    cluster: ClusterArgument | None,
-    global_batch: int,
-    seq_len: int,
     configuration: Configuration,
     cuts: tuple[int, ...] | None = None,
-    optimizer: OptimizerKind = "adamw",
-    precision: PrecisionKind = "bf16",
-    profile: ProfileArgument | None = None,
-    coefficients: CoefficientsArgument | None = None,
-    stack: StackArgument = AUTOPLAN,
+    **asked: Unpack[Asked],
 ) -> Estimate:
     """Return what one configuration costs; ConfigurationError when it breaks a rule.
 
     `cuts` are the pp·virtual_stages + 1 layer boundaries of the chunks; without them layers are spread evenly.
     """
-    problem = make_problem(
-        model,
-        cluster=cluster,
-        global_batch=global_batch,
-        seq_len=seq_len,
-        optimizer=optimizer,
-        precision=precision,
-        profile=profile,
-        coefficients=coefficients,
-        stack=stack,
-    )
+    problem = make_problem(model, **asked)
     require_valid(problem, configuration)
     return estimate_configuration(problem, configuration, cuts)
 
@@ -222,8 +200,6 @@ def make_problem(
 
 def _check_options(options: SearchOptions, problems: Sequence[Problem]) -> None:
     require_pins(LayerPins.parse(options.pins), problems[0].model.num_layers)
-    if options.pins:
-        raise ConfigurationError("layers and stages cannot be pinned yet", where=f"--fix {next(iter(options.pins))}")
 
 
 def _choose_fewest(

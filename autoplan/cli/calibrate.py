@@ -1,5 +1,6 @@
 """`autoplan calibrate`: fit the cost model's coefficients to measured runs."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +10,11 @@ from autoplan.cli.options import JsonOption
 from autoplan.cli.output import check_writable, console, print_json, say, working, write_text
 
 if TYPE_CHECKING:
+    from autoplan.readers.points import Point
     from costmodels.accuracy import Table
+    from costmodels.coefficients import Coefficients
+    from costmodels.cross_validation import Folds
+    from costmodels.scores import Pair
 
 EXAMPLE = "autoplan calibrate --out coefficients.json --report accuracy.md"
 
@@ -35,32 +40,18 @@ def command(
     all others, and for the latter once three runs of the source were learned from. The same runs give the same file.
     `plan`, `estimate` and `validate` take it as --coefficients; the package's own stay as they are.
     """
-    from functools import partial
-
     from autoplan.readers.points import read_points
     from autoplan.spec.codec import to_json, to_jsonable
     from costmodels.accuracy import as_records, cross_validated, headline
     from costmodels.accuracy_report import accuracy_report, accuracy_tables
-    from costmodels.calibration import count_measured, fit_coefficients
     from costmodels.coefficients import fitted_coefficients
-    from costmodels.cross_validation import cross_validate
-    from costmodels.validation import counted_pairs, predict, validate
 
     _check_outputs(out, report)
     read, old = read_points(points), fitted_coefficients()
     say(f"{len(read)} runs read from {points or 'the table in the package'}")
-    with working("counting"):
-        expected = old if points else None  # what the package knows stays where other points say nothing
-        measured = count_measured(read, where=str(points or "points_fit.csv"), expected=expected)
-    with working("fitting"):
-        fitted = fit_coefficients(measured)
-    with working("keeping one source aside after the other"):
-        new, folds = cross_validate(measured, fitted)
+    new, folds = _fit(read, old, points)
     with working("predicting"):
-        before, after = (
-            counted_pairs(read, validate(read, predictor=partial(predict, coefficients=each)).table)
-            for each in (old, new)
-        )
+        before, after = _predict(read, old), _predict(read, new)
         accuracy = cross_validated(after, folds)
     if report is not None:
         write_text(report, accuracy_report(accuracy, new, points=None if points is None else str(points)))
@@ -76,6 +67,28 @@ def command(
     else:
         for table in tables:
             _render(table)
+
+
+def _fit(read: "Sequence[Point]", old: "Coefficients", points: Path | None) -> "tuple[Coefficients, Folds]":
+    """Return coefficients fitted to the runs, and the fits that each leave a source out; `old` are the package's."""
+    from costmodels.calibration import count_measured, fit_coefficients
+    from costmodels.cross_validation import cross_validate
+
+    with working("counting"):
+        expected = old if points else None  # what the package knows stays where other points say nothing
+        measured = count_measured(read, where=str(points or "points_fit.csv"), expected=expected)
+    with working("fitting"):
+        fitted = fit_coefficients(measured)
+    with working("keeping one source aside after the other"):
+        return cross_validate(measured, fitted)
+
+
+def _predict(read: "Sequence[Point]", coefficients: "Coefficients") -> "list[Pair]":
+    from functools import partial
+
+    from costmodels.validation import counted_pairs, predict, validate
+
+    return counted_pairs(read, validate(read, predictor=partial(predict, coefficients=coefficients)).table)
 
 
 def _check_outputs(out: Path | None, report: Path | None) -> None:

@@ -11,6 +11,7 @@ from autoplan import __version__
 from autoplan.cli import calibrate, demo, diff, estimate, explain, plan, profile, serve, trace, validate
 from autoplan.cli import run as run_verb
 from autoplan.cli.failures import report
+from autoplan.cli.groups import with_groups
 from autoplan.cli.output import say
 
 app = typer.Typer(
@@ -22,7 +23,7 @@ app = typer.Typer(
 )
 
 for verb in (profile, plan, estimate, explain, diff, trace, run_verb, validate, calibrate, serve, demo):
-    app.command(verb.__name__.rpartition(".")[2], epilog=f"Example:  {verb.EXAMPLE}")(verb.command)
+    app.command(verb.__name__.rpartition(".")[2], epilog=f"Example:  {verb.EXAMPLE}")(with_groups(verb.command))
 
 
 def _show_version(requested: bool) -> None:

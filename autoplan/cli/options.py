@@ -1,5 +1,6 @@
 """Arguments and options that several verbs share, each written once."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -25,33 +26,6 @@ ClusterOption = Annotated[
         show_default=False,
     ),
 ]
-ClustersOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--cluster",
-        metavar="CLUSTER",
-        help="A cluster file, or DEVICE:NODESxPER_NODE such as h100-80g-sxm:2x8; of several the best is taken. "
-        "Default: the profile's.",
-        show_default=False,
-    ),
-]
-ExcludeNodeOption = Annotated[
-    list[int] | None,
-    typer.Option(
-        "--exclude-node",
-        min=0,
-        metavar="NODE",
-        help="Plan without this node of the cluster, counted from 0; may be repeated.",
-    ),
-]
-DerateOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--derate",
-        metavar="NODE=SHARE",
-        help="This node computes at a share of its speed: 5=0.8, or 5=compute:0.8,links:0.5; may be repeated.",
-    ),
-]
 ProfileOption = Annotated[
     Path | None,
     typer.Option("--profile", metavar="FILE", help="A profile of the cluster's devices.", show_default=False),
@@ -65,19 +39,29 @@ CoefficientsOption = Annotated[
         show_default=False,
     ),
 ]
-GlobalBatchOption = Annotated[int, typer.Option("--global-batch", min=1, help="Sequences per optimizer step.")]
-SeqLenOption = Annotated[int, typer.Option("--seq-len", min=1, help="Tokens per sequence.")]
-OptimizerOption = Annotated[OptimizerKind, typer.Option("--optimizer", help="The optimizer.")]
-PrecisionOption = Annotated[PrecisionKind, typer.Option("--precision", help="Element type of the matrix products.")]
-StackOption = Annotated[
-    str,
-    typer.Option(
-        "--stack",
-        metavar="STACK",
-        help="The software whose speed is predicted: ours, a preset such as megatron, or a file.",
-    ),
-]
 OutOption = Annotated[
     Path | None, typer.Option("--out", metavar="FILE", help="Also write the result here.", show_default=False)
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedOptions:
+    """What is planned or estimated beside the model and its cluster; the fields are arguments of `make_problem`."""
+
+    global_batch: Annotated[int, typer.Option("--global-batch", min=1, help="Sequences per optimizer step.")]
+    seq_len: Annotated[int, typer.Option("--seq-len", min=1, help="Tokens per sequence.")]
+    profile: ProfileOption = None
+    coefficients: CoefficientsOption = None
+    optimizer: Annotated[OptimizerKind, typer.Option("--optimizer", help="The optimizer.")] = "adamw"
+    precision: Annotated[PrecisionKind, typer.Option("--precision", help="Element type of the matrix products.")] = (
+        "bf16"
+    )
+    stack: Annotated[
+        str,
+        typer.Option(
+            "--stack",
+            metavar="STACK",
+            help="The software whose speed is predicted: ours, a preset such as megatron, or a file.",
+        ),
+    ] = "autoplan"

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 import typer
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from solver.result import Progress as SearchProgress
 
+Answer = TypeVar("Answer")
 UNWRAPPED = 4096
 BLANKS_AT_END = re.compile(r" +(?=\n)")
 
@@ -56,6 +57,22 @@ class _Trimmed:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
+
+
+def give(
+    answer: Answer, render: "Callable[[Answer, Console], None]", *, out: Path | None, as_json: bool, called: str
+) -> None:
+    """Write an answer to `out`, where there is one, and to stdout: as one JSON object, or as a person reads it."""
+    from autoplan.spec.codec import to_json
+
+    text = to_json(answer)
+    if out is not None:
+        write_text(out, text + "\n")
+        say(f"{called} written to {out}")
+    if as_json:
+        typer.echo(text)
+    else:
+        render(answer, console())
 
 
 @contextmanager

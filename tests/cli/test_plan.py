@@ -140,6 +140,24 @@ def test_of_several_clusters_one_is_taken_and_the_others_are_told(autoplan, aske
     assert "h100-80g-sxm:1x8" in [point["cluster"] for point in front["points"]]
 
 
+@pytest.mark.parametrize(
+    "pin", ["cuts=0,5,12", "stages[0].layers=5", "layers[0:4].recompute=full", "layers[11].recompute=selective"]
+)
+def test_pins_of_stages_and_layers_hold(pin, autoplan, asked):
+    plan = autoplan(
+        "plan", *asked, "--fix", "pp=2", "--fix", "micro_batch=1", "--fix", pin, "--top", "0", "--json"
+    ).json
+    modes = [layer["recompute"] for layer in plan["layers"]]
+    held = [sum(chunk["num_layers"] for chunk in stage["chunks"]) for stage in plan["stages"]]
+    match pin.partition("]")[0]:
+        case "layers[0:4":
+            assert modes[:4] == ["full"] * 4
+        case "layers[11":
+            assert modes[11] == "selective"
+        case _:
+            assert held == [5, 7]
+
+
 def test_the_fewest_nodes_for_a_rate_are_planned_for(autoplan):
     some = ["gpt2", "--cluster", "h100-80g-sxm:2x8", "--global-batch", "64", "--seq-len", "1024", "--fix", "pp=1"]
     plan = autoplan("plan", *some, "--target-tokens-per-second", "1000", "--json").json
