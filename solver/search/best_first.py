@@ -75,9 +75,7 @@ def _more_time(options: SearchOptions) -> tuple[Remedy, ...]:
 
 def find(problem: Problem, options: SearchOptions) -> Found | None:
     """Return the best plan, or None when there is none or none was found in time; Ctrl-C is the caller's."""
-    run = _Run(problem=problem, options=options, on_progress=None)
-    run.explore()
-    return run.leaders.best[0].found if run.leaders else None
+    return attempt(problem, options).found
 
 
 def attempt(problem: Problem, options: SearchOptions, *, reach: float = inf) -> Attempt:

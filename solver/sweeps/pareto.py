@@ -5,8 +5,8 @@ Every point is a search of its own, proved like any other.
 - Memory (ε-constraint): the fastest plan, then the fastest one that needs less memory than that, and so on down to
   the leanest plan. Memory goes down in steps as large as the wanted number of points makes them; with steps of a byte
   the front is whole.
-- Cost: the fastest plan of every cluster that is offered and of its smaller parts (`solver.sweeps.sizes`), those that cost
-  least an hour first. A dearer one is searched only for what is faster than all before it.
+- Cost: the fastest plan of every cluster that is offered and of its smaller parts (`solver.sweeps.sizes`), those that
+  cost least an hour first. A dearer one is searched only for what is faster than all before it.
 
 A time limit stops between points: what was cut short is left out, and said.
 """
@@ -21,6 +21,7 @@ from solver.options import SearchOptions
 from solver.reasons.changes import with_memory
 from solver.result import Found
 from solver.sweeps.front import (
+    Axis,
     CostUnit,
     Front,
     Point,
@@ -69,13 +70,7 @@ def memory_front(
             needed = add(found)
         if leanest is not None and least < needed:
             add(leanest)
-    return Front(
-        axis="memory",
-        cost_unit=unit,
-        points=tuple(points),
-        left_out=tuple(series.left_out),
-        complete=not series.stopped,
-    )
+    return _front("memory", unit, points, series)
 
 
 def cost_front(problems: Sequence[Problem], options: SearchOptions, *, on_point: OnPoint | None = None) -> Front:
@@ -93,10 +88,14 @@ def cost_front(problems: Sequence[Problem], options: SearchOptions, *, on_point:
             points.append(make_point(problem, found, unit))
             fastest = found.step_seconds
             _report(points[-1], on_point)
+    return _front("cost", unit, without_dominated(points), series)
+
+
+def _front(axis: Axis, unit: CostUnit, points: Sequence[Point], series: Series) -> Front:
     return Front(
-        axis="cost",
+        axis=axis,
         cost_unit=unit,
-        points=without_dominated(points),
+        points=tuple(points),
         left_out=tuple(series.left_out),
         complete=not series.stopped,
     )
