@@ -24,6 +24,7 @@ from autoplan.spec.codec import content_hash, to_json, to_jsonable
 from autoplan.spec.profile import CollectiveFit, CollectiveOp
 from autoplan.spec.rules import holds
 from autoplan.units import GIB
+from costmodels.batch import RECOMPUTES
 from costmodels.coefficients import fitted_coefficients
 from solver.assemble import default_optimizer
 from solver.options import SearchOptions
@@ -79,14 +80,17 @@ def test_slow_links_push_sharding_down_and_fast_links_push_it_up():
 
 
 def test_less_memory_pushes_sharding_recompute_and_pipelines_up():
-    """From ample to scarce: more is sharded, then recomputed, then cut by other axes than data parallelism."""
-    ample, less, little, scarce = (
-        plan_for(measured(memory=size * GIB), global_batch=32).configuration for size in (40, 20, 8, 4)
-    )
-    assert (ample.recompute, ample.tp * ample.pp) == ("none", 1)
-    assert less.zero_stage > ample.zero_stage
-    assert little.recompute == scarce.recompute == "full"
-    assert scarce.tp * scarce.pp > little.tp * little.pp
+    """From ample to scarce: more layers repeat more, more is sharded, then it is cut by other axes than data."""
+    plans = [plan_for(measured(memory=size * GIB), global_batch=32) for size in (40, 20, 8, 4)]
+    repeated = [sum(RECOMPUTES.index(layer.recompute) for layer in plan.layers) for plan in plans]
+    stages = [plan.configuration.zero_stage for plan in plans]
+    others = [plan.configuration.tp * plan.configuration.pp for plan in plans]
+    assert repeated == sorted(repeated)
+    assert 0 == repeated[0] < repeated[1] < repeated[2]
+    assert stages == sorted(stages)
+    assert stages[0] < stages[-1]
+    assert others == sorted(others)
+    assert 1 == others[0] < others[-1]
 
 
 def test_less_memory_pushes_recompute_up_where_degrees_are_pinned():
