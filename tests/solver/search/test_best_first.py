@@ -19,7 +19,7 @@ from solver.search.space import enumerate_space
 from tests.solver.problems import make_cluster, make_model, make_problem
 from tests.solver.stages.test_best import every_cut
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def brute_force(problem, options):
@@ -190,7 +190,7 @@ def test_control_c_in_a_process_of_its_own_gives_an_answer():
         "import os, signal\n"
         "from solver.options import SearchOptions\n"
         "from solver.search.best_first import search\n"
-        "from tests.solver.test_search import large_problem\n"
+        "from tests.solver.search.test_best_first import large_problem\n"
         "def interrupt(progress):\n"
         "    if progress.incumbent_seconds is not None:\n"
         "        os.kill(os.getpid(), signal.SIGINT)\n"
