@@ -34,7 +34,7 @@ def test_pins_are_read_with_their_types():
         ("zero_stage=4", "one of 0, 1, 2, 3"),
         ("sequence_parallel=1", "one of false, true"),
         ("schedule=__import__('os')", "one of gpipe, 1f1b"),
-        ("schedule=zb-v", "the search has gpipe and 1f1b; `autoplan estimate` takes zb-v"),
+        ("schedule=zb-v", "the search has gpipe, 1f1b and zb-h1; `autoplan estimate` takes zb-v"),
         ("cp_method=star", "one of ulysses, allgather, ring"),
         ("recompute_layers=-1", "whole number of 0 or more"),
     ],
