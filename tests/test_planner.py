@@ -230,7 +230,8 @@ def test_one_configuration_can_be_estimated():
     ],
 )
 def test_every_family_is_planned_with_the_reasons_why_it_does_not_run_here(model, reasons):
-    plan = planner.plan(model, cluster=make_cluster(), global_batch=8, seq_len=64)
+    options = SearchOptions(fix={"schedule": "1f1b"})
+    plan = planner.plan(model, cluster=make_cluster(), global_batch=8, seq_len=64, options=options)
     assert set(plan.not_runnable_reasons) == reasons
     assert not plan.runnable
     assert plan.estimate.fits

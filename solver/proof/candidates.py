@@ -2,11 +2,11 @@
 
 Nothing here is shared with `solver.search.space` or `solver.search.bounds`, so that an error of theirs is no error of
 the check that `solver.proof.verify` makes. The list is a plain product over the values of every field, filtered by
-`autoplan.spec.rules.holds`, the pins and the forbidden regions. Of entries that run the same one stays, the canonical
-one where it is allowed:
+`autoplan.spec.rules.holds`, the pins and the forbidden regions. Interleaved schedules have a usual number of chunks
+(`_is_usual`), unless it is pinned. Of entries that run the same one stays, the canonical one where it is allowed:
 
 - context parallelism of one rank: cp_method allgather;
-- one stage: schedule 1f1b;
+- one stage: schedule 1f1b, or else gpipe, or else zb-h1;
 - gpipe with one micro-batch: schedule 1f1b.
 """
 
@@ -87,10 +87,12 @@ def _axes(problem: Problem, options: SearchOptions, degrees: dict[str, int]) -> 
         "recompute_layers": [0],
         "uneven_shares": CHOICES["uneven_shares"] if is_mixed(problem.cluster) else [False],
     }
+    free = "virtual_stages" not in options.fix
     pairs = [
         (schedule, chunks)
         for schedule, chunks in _schedules(problem, degrees["pp"])
-        if options.fix.get("schedule", schedule) == schedule and options.fix.get("virtual_stages", chunks) == chunks
+        if options.fix.get("schedule", schedule) == schedule
+        and (_is_usual(problem, degrees["pp"], chunks) if free else options.fix["virtual_stages"] == chunks)
     ]
     pinned = {name: [pin] for name, pin in options.fix.items() if name in values}
     axes: list[dict[str, Sequence[Any]]] = [{name: each} for name, each in (values | pinned).items()]
@@ -103,6 +105,12 @@ def _schedules(problem: Problem, pp: int) -> Iterator[tuple[str, int]]:
     for schedule in SEARCHED:
         chunks = range(2, most + 1) if schedule == "interleaved" else [2 if schedule in TWO_CHUNKS else 1]
         yield from ((schedule, each) for each in chunks)
+
+
+def _is_usual(problem: Problem, pp: int, chunks: int) -> bool:
+    """Return whether a rank has at most four chunks, or a number with which all chunks can have as many layers."""
+    layers = problem.model.num_layers
+    return chunks <= 4 or 0 in (layers % (pp * chunks), (layers + LAYERS_AND_ENDS) % (pp * chunks))
 
 
 def _product(axes: Sequence[dict[str, Sequence[Any]]]) -> Batch:
@@ -129,9 +137,11 @@ def _stands_for_itself(problem: Problem, options: SearchOptions, block: Batch) -
     keep = np.ones(len(block), dtype=np.bool_)
     if allows("cp_method", "allgather"):
         keep &= (block.cp > 1) | (block.cp_method == "allgather")
-    if allows("schedule", "1f1b"):
-        one_micro_batch = (num_microbatches(problem, block) == 1) & (block.schedule == "gpipe")
-        keep &= ((block.pp > 1) & ~one_micro_batch) | (block.schedule == "1f1b")
+    one_stage = next((name for name in ("1f1b", "gpipe", "zb-h1") if allows("schedule", name)), None)
+    if one_stage is not None:
+        keep &= (block.pp > 1) | (block.schedule == one_stage)
+    if one_stage == "1f1b":
+        keep &= (num_microbatches(problem, block) > 1) | (block.schedule != "gpipe")
     return keep
 
 

@@ -16,8 +16,8 @@ dp_replicate and dp_shard, but only for their product.
 Values: degrees divide the number of devices, micro-batches the global batch; etp, unless it is pinned, the devices of a
 node; interleaved schedules, unless their chunks are pinned, have up to `FEW_CHUNKS` a rank, and any number with which
 all chunks can have as many layers, the embedding and the head counted as layers or not. Two entries that would run
-the same are one: context parallelism of one rank has one method, and with one stage, or for gpipe with one
-micro-batch, 1f1b stands for the other schedules of one chunk.
+the same are one: context parallelism of one rank has one method, with one stage the first of `ONE_CHUNK` that is
+allowed stands for the others, and 1f1b for gpipe with one micro-batch.
 """
 
 from dataclasses import dataclass, replace
@@ -50,6 +50,7 @@ SOME = 64
 DEGREES = ("tp", "cp", "pp", "dp_shard")
 DATA_PARALLEL = frozenset({"dp_replicate", "dp_shard"})
 FEW_CHUNKS = 4
+ONE_CHUNK = ("1f1b", "gpipe", "zb-h1")
 TWO_CHUNKS = ("zb-v", "dualpipe-v")
 _DEFAULT = Configuration()
 
@@ -134,12 +135,14 @@ class Space:
         return keep
 
     def _is_canonical(self, nodes: Batch) -> Bools:
-        """Return where a schedule of one chunk stands for itself, not for 1f1b where that is allowed."""
-        if not self._allows("schedule", np.asarray(["1f1b"]))[0]:
+        """Return where a schedule of one chunk stands for itself, not for one that runs the same and is allowed."""
+        allowed = self._allows("schedule", np.asarray(ONE_CHUNK))
+        if not allowed.any():
             return np.ones(len(nodes), dtype=np.bool_)
-        one_microbatch = num_microbatches(self.problem, nodes) == 1
-        twins = (nodes.pp == 1) | (one_microbatch & (nodes.schedule == "gpipe"))
-        keep: Bools = ~twins | (nodes.schedule == "1f1b")
+        first = ONE_CHUNK[int(allowed.argmax())]
+        keep: Bools = (nodes.pp > 1) | (nodes.schedule == first)
+        if first == ONE_CHUNK[0]:
+            keep &= (num_microbatches(self.problem, nodes) > 1) | (nodes.schedule != "gpipe")
         return keep
 
     @cached_property
