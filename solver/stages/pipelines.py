@@ -75,15 +75,16 @@ class Pipeline:
     @cached_property
     def kinds(self) -> Kinds:
         """The kinds of its layers."""
-        return find_kinds(self.model, self.costs, self._allowed_modes())
+        return find_kinds(self.model, self.costs, self.allowed_modes)
 
     @cached_property
     def menus(self) -> Menus:
         """What modes some layers may have."""
         return Menus(self.kinds)
 
-    def _allowed_modes(self) -> Bools:
-        """Return which modes each layer may have (L, 3): those of its pins, up to the configuration's recompute.
+    @cached_property
+    def allowed_modes(self) -> Bools:
+        """Which modes each layer may have (L, 3): those of its pins, up to the configuration's recompute.
 
         Where the configuration says how many layers are recomputed, these are spread evenly and the others are not.
         """
