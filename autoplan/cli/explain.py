@@ -72,11 +72,11 @@ def _read_pins(text: str) -> "dict[str, PinValue]":
 
 
 def _render(explanation: "Explanation", plan: "Plan") -> None:
-    from autoplan.cli.render import SMALLEST_SHARE, describe_configuration, describe_not_modelled
+    from autoplan.cli.render import SMALLEST_SHARE, describe_configuration, describe_not_modelled, recompute_of
     from autoplan.units import format_seconds
 
     out = console()
-    out.print(f"[bold]{describe_configuration(plan.configuration)}[/bold]")
+    out.print(f"[bold]{describe_configuration(plan.configuration, recompute_of(plan))}[/bold]")
     for sentence in explanation.binds:
         out.print(sentence)
     for term, share in explanation.shares.items():
@@ -107,21 +107,20 @@ def _render_stages(explanation: "Explanation", out: "Console") -> None:
 
 
 def _render_neighbours(neighbours: "Sequence[Comparison]", plan: "Plan", out: "Console") -> None:
-    """Write a row for every other configuration, however many pins lead to it, then the pins that lead to none."""
+    """Write a row for every other plan, however many pins lead to it, then the pins that lead to none."""
     from rich.table import Table
 
     from autoplan.cli.render import hang
     from autoplan.units import format_bytes, format_seconds
 
     table = Table("with instead", "step", "slower by", "peak memory", box=None, padding=(0, 2, 0, 0))
-    pinned: dict[Configuration, set[str]] = {}
-    for other in neighbours:
-        if other.configuration is not None:
-            pinned.setdefault(other.configuration, set()).update(other.pins)
-    found = {other.configuration: other for other in neighbours if other.configuration is not None}
-    for configuration, other in found.items():
+    found = [other for other in neighbours if other.configuration is not None]
+    pinned: dict[object, set[str]] = {}
+    for other in found:
+        pinned.setdefault(_plan_of(other), set()).update(other.pins)
+    for other in {_plan_of(other): other for other in found}.values():
         table.add_row(
-            hang(_describe_change(configuration, plan.configuration, pinned[configuration]), out),
+            hang(_describe_change(other, plan.configuration, pinned[_plan_of(other)]), out),
             format_seconds(other.step_seconds or 0.0),
             f"{other.slower_by or 0.0:.1%}" + ("" if other.complete else ", or less"),
             format_bytes(other.peak_memory_bytes or 0),
@@ -130,16 +129,24 @@ def _render_neighbours(neighbours: "Sequence[Comparison]", plan: "Plan", out: "C
     for other in neighbours:
         if other.configuration is None:
             out.print(f"no plan with {_pins(other)}: {other.reason}")
-    if not all(other.complete for other in found.values()):
+    if not all(other.complete for other in found):
         out.print('"or less": the time limit ended the search for the best such plan (--time-limit)')
 
 
-def _describe_change(configuration: Configuration, own: Configuration, pinned: set[str]) -> str:
-    """Return what was asked to differ, then what else does in the best such plan."""
-    from autoplan.cli.render import describe_choice, differing_fields
+def _plan_of(comparison: "Comparison") -> object:
+    """Return what makes two comparisons ones with the same plan."""
+    return comparison.configuration, comparison.cuts, comparison.recompute
 
-    names = differing_fields(configuration, own)
-    words = {name: describe_choice(name, getattr(configuration, name)) for name in names}
+
+def _describe_change(other: "Comparison", own: Configuration, pinned: set[str]) -> str:
+    """Return what was asked to differ, then what else does in the best such plan."""
+    from autoplan.cli.render import describe_choice, describe_recompute, differing_fields
+
+    configuration = other.configuration
+    assert configuration is not None
+    words = {name: describe_choice(name, getattr(configuration, name)) for name in differing_fields(configuration, own)}
+    if "recompute" in words:
+        words["recompute"] = describe_recompute(other.recompute)
     asked = ", ".join(word for name, word in words.items() if name in pinned) or _same_fields(pinned, configuration)
     others = ", ".join(word for name, word in words.items() if name not in pinned)
     return f"{asked}; then also {others}" if others else asked
@@ -167,7 +174,8 @@ def _render_why_not(comparison: "Comparison", out: "Console") -> None:
         out.print(f"why not {_pins(comparison)}: {comparison.reason}")
         return
     out.print(
-        f"why not {_pins(comparison)}: the best such plan is {describe_configuration(comparison.configuration)}, "
+        f"why not {_pins(comparison)}: the best such plan is "
+        f"{describe_configuration(comparison.configuration, comparison.recompute)}, "
         f"{format_seconds(comparison.step_seconds)} a step ({comparison.slower_by:+.1%}), "
         f"peak {format_bytes(comparison.peak_memory_bytes or 0)}"
     )

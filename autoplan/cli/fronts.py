@@ -8,6 +8,7 @@ from autoplan.units import format_bytes, format_count, format_seconds
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from autoplan.spec import Recompute
     from solver.sweeps.front import Front, Point
 
 
@@ -47,5 +48,14 @@ def _cells(point: "Point", front: "Front", out: "Console") -> list[str]:
         format_count(point.tokens_per_second),
         format_bytes(point.peak_memory_bytes),
         f"{point.cost:,.3g}",
-        hang(describe_configuration(point.configuration), out),
+        hang(describe_configuration(point.configuration, _recompute(point)), out),
     ]
+
+
+def _recompute(point: "Point") -> "tuple[Recompute, ...]":
+    """Return what each layer of a point repeats, none where all do what the configuration says."""
+    from costmodels.batch import RECOMPUTES
+    from solver.pins import LayerPins
+
+    modes = LayerPins.parse(point.pins).modes
+    return tuple(RECOMPUTES[modes[layer]] for layer in sorted(modes))

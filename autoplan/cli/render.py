@@ -1,12 +1,13 @@
 """Plans and estimates as a person reads them."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import fields
 from textwrap import fill
 from typing import TYPE_CHECKING
 
-from autoplan.spec import AUTOPLAN, Configuration, Estimate, Plan
+from autoplan.spec import AUTOPLAN, Configuration, Estimate, Plan, Recompute
 from autoplan.spec.estimate import StageMemory
 from autoplan.spec.tensors import num_parameters
 from autoplan.units import format_bytes, format_count, format_seconds
@@ -50,9 +51,12 @@ def render_plan(plan: Plan, out: "Console") -> None:
         f"({plan.cluster.num_devices} devices), {workload.global_batch} x {workload.seq_len} tokens a step, "
         f"{workload.optimizer}, {workload.precision}" + _made_with(plan)
     )
-    out.print(f"[bold]{describe_configuration(plan.configuration)}[/bold]")
+    out.print(f"[bold]{describe_configuration(plan.configuration, recompute_of(plan))}[/bold]")
     count = plan.schedule.num_microbatches
     out.print(f"  {count} micro-batch{'es' * (count != 1)} of {plan.schedule.micro_batch} a rank and step")
+    if len(plan.stages) > 1:
+        held = [sum(chunk.num_layers for chunk in stage.chunks) for stage in plan.stages]
+        out.print(f"  layers per stage: {' '.join(map(str, held))}")
     _render_figures(plan.estimate, out)
     out.print(f"numbers are {_sources(plan.estimate)}; `autoplan explain` says what is not modelled")
     if plan.search is not None:
@@ -103,15 +107,34 @@ def _describe_spent(estimate: Estimate) -> str:
     return " and ".join(parts if cost is None else [*parts, f"{cost:,.3g} USD"])
 
 
-def describe_configuration(configuration: Configuration) -> str:
-    """Return the degrees and choices in one line, leaving out what is at its default and seldom matters."""
+def describe_configuration(configuration: Configuration, recompute: Sequence[Recompute] = ()) -> str:
+    """Return the degrees and choices in one line, leaving out what is at its default and seldom matters.
+
+    `recompute` says what each layer repeats; without it the most that any may is told.
+    """
     default = Configuration()
     parts = []
     for field in fields(configuration):
         value = getattr(configuration, field.name)
-        if field.name in ALWAYS_SHOWN or value != getattr(default, field.name):
+        if field.name == "recompute" and recompute:
+            parts.append(describe_recompute(recompute))
+        elif field.name in ALWAYS_SHOWN or value != getattr(default, field.name):
             parts.append(describe_choice(field.name, value))
     return ", ".join(parts)
+
+
+def describe_recompute(recompute: Sequence[Recompute]) -> str:
+    """Return what layers repeat, and how many: ``recompute full in 2 and selective in 3 of 32 layers``."""
+    counts = Counter(recompute)
+    if len(counts) == 1:
+        return describe_choice("recompute", recompute[0])
+    told = [f"{mode} in {counts[mode]}" for mode in ("full", "selective") if mode in counts]
+    return f"recompute {' and '.join(told)} of {len(recompute)} layers"
+
+
+def recompute_of(plan: Plan) -> tuple[Recompute, ...]:
+    """Return what each layer of a plan repeats."""
+    return tuple(layer.recompute for layer in plan.layers)
 
 
 def describe_difference(configuration: Configuration, best: Configuration) -> str:

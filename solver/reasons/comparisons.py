@@ -10,7 +10,7 @@ from math import gcd, inf
 from typing import Any
 
 from autoplan.errors import ConfigurationError
-from autoplan.spec import Configuration, Moe, Plan, Problem
+from autoplan.spec import Configuration, Moe, Plan, Problem, Recompute
 from autoplan.spec.arrangement import in_order
 from autoplan.spec.rules import broken
 from autoplan.spec.value import value
@@ -33,15 +33,17 @@ NOTABLE = 1e-6
 class Comparison:
     """The best plan with `pins`, and how it compares: `slower_by` is a fraction of the plan's step time.
 
-    `terms` are the seconds by which each term of the step is longer (negative: shorter), the greatest difference first.
-    Where there is no plan, `configuration` is None and `reason` says why. A search that was not `complete` was cut
-    short: `bound` is then what no plan has less of, in the unit of the plan's objective (seconds, unless another was
-    asked for). `not_runnable_reasons` say why the executor here could not run the plan.
+    `cuts` are the boundaries of its chunks, `recompute` is what each of its layers repeats. `terms` are the seconds by
+    which each term of the step is longer (negative: shorter), the greatest difference first. Where there is no plan,
+    `configuration` is None and `reason` says why. A search that was not `complete` was cut short: `bound` is then what
+    no plan has less of, in the unit of the plan's objective (seconds, unless another was asked for).
+    `not_runnable_reasons` say why the executor here could not run the plan.
     """
 
     pins: dict[str, PinValue]
     configuration: Configuration | None = None
     cuts: tuple[int, ...] = ()
+    recompute: tuple[Recompute, ...] = ()
     step_seconds: float | None = None
     slower_by: float | None = None
     peak_memory_bytes: int | None = None
@@ -90,6 +92,7 @@ def compare(problem: Problem, plan: Plan, difference: Difference, *, seconds: fl
         pins=difference.pins,
         configuration=found.configuration,
         cuts=found.cuts,
+        recompute=found.recompute,
         step_seconds=found.step_seconds,
         slower_by=found.step_seconds / plan.estimate.step_seconds - 1,
         peak_memory_bytes=found.peak_memory_bytes,

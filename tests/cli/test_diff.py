@@ -58,7 +58,7 @@ def test_inputs_that_differ_have_their_names(plan_file, autoplan, asked, tmp_pat
 
 def test_the_text_has_layers_shards_and_terms_of_memory(plan_file, autoplan, asked, tmp_path):
     other = tmp_path / "full.json"
-    assert autoplan("plan", *asked, "--fix", "pp=2", "--fix", "recompute=full", "--out", other).status == 0
+    assert autoplan("plan", *asked, "--fix", "pp=2", "--fix", "layers[0:12].recompute=full", "--out", other).status == 0
     text = autoplan("diff", plan_file, other).out
     for word in ("layers 0 to 11, recompute", "memory, activations", "tokens per second", "mfu"):
         assert word in text
