@@ -41,6 +41,7 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "<": np.less,
     ">": np.greater,
 }
+MOST_DIGITS = 30
 _CONDITION = re.compile(r"\s*([a-z_0-9]+?)\s*(==|!=|<=|>=|<|>)\s*([A-Za-z0-9_\-]+)\s*")
 
 
@@ -142,7 +143,7 @@ def parse_value(name: str, text: str, *, where: str) -> PinValue:
     if text in {"true", "false"}:
         parsed = text == "true"
     elif re.fullmatch(r"[0-9]+", text):
-        parsed = int(text)
+        parsed = int(text) if len(text) <= MOST_DIGITS else LARGEST_SIZE + 1  # Python refuses thousands of digits
     check_value(name, parsed, where=where)
     return parsed
 

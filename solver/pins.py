@@ -20,11 +20,12 @@ import numpy as np
 
 from autoplan.errors import ConfigurationError
 from autoplan.spec import Configuration
-from autoplan.spec.value import LARGEST_SIZE
 from costmodels.batch import RECOMPUTES, Batch, Bools
 from costmodels.stage_costs import sum_chunks
 
 PinValue = int | str | bool
+LARGEST_PLACE = 2**20
+"""More than any model has layers; pins are kept layer by layer."""
 FORMS = "layers[FIRST:END].recompute=MODE, layers[N].recompute=MODE, stages[N].layers=COUNT or cuts=0,…,LAYERS"
 
 _NAME = re.compile(r"layers\[(-?\d+)(?::(-?\d+))?\]\.recompute|stages\[(-?\d+)\]\.layers|cuts", re.ASCII)
@@ -136,6 +137,11 @@ def require_pins(pins: LayerPins, num_layers: int, *, flag: str = "--fix") -> No
         raise ConfigurationError(
             f"the last boundary is {pins.cuts[-1]}, the model has {num_layers} layers", where=f"{flag} cuts"
         )
+    stage = max(pins.stages, default=0)
+    if stage >= num_layers:
+        raise ConfigurationError(
+            f"{num_layers} layers make stages 0 to {num_layers - 1} at the most", where=f"{flag} stages[{stage}].layers"
+        )
     held = sum(pins.stages.values())
     if held > num_layers:
         named = ", ".join(f"stages[{stage}]" for stage in pins.stages)
@@ -155,12 +161,11 @@ def _read_cuts(pinned: PinValue, *, where: str) -> tuple[int, ...]:
 
 
 def _read_place(text: str, *, where: str) -> int:
-    place = int(text)
-    if place < 0:
-        raise ConfigurationError(f"{place}: layers and stages count from 0", where=where)
-    if place > LARGEST_SIZE:
-        raise ConfigurationError(f"{place} is more than {LARGEST_SIZE}", where=where)
-    return place
+    if text.startswith("-"):
+        raise ConfigurationError(f"{text}: layers and stages count from 0", where=where)
+    if len(text.lstrip("0")) > len(str(LARGEST_PLACE)) or int(text) > LARGEST_PLACE:
+        raise ConfigurationError(f"{text} is more than {LARGEST_PLACE}", where=where)
+    return int(text)
 
 
 def _read_count(pinned: PinValue, *, where: str) -> int:

@@ -101,9 +101,9 @@ def _are_limited(options: SearchOptions) -> bool:
 
 
 def more_time(options: SearchOptions) -> tuple[Remedy, ...]:
-    """Return the remedy for a search that was stopped before it found anything."""
+    """Return the remedy for a search that was stopped before it found anything: ten times the limit, or 10 s."""
     limit = options.time_limit_seconds
-    longer = "do not interrupt the search" if limit is None else f"time limit of {10 * limit:g} s"
+    longer = "do not interrupt the search" if limit is None else f"time limit of {10 * max(limit, 1.0):g} s"
     return (Remedy(action=longer, effect="the search had not yet costed a configuration that fits"),)
 
 
@@ -115,7 +115,8 @@ def _nothing_valid(problem: Problem, options: SearchOptions) -> str:
     blocked = broken(problem, plain.configuration(0), kind="runnable") if options.runnable_only else ()
     if blocked:
         return f"no valid configuration{_within(options)}: " + "; ".join(blocked)
-    return f"no valid configuration{_within(options)}: what the rules allow is forbidden"
+    kept = "does not keep the pins of layers and stages" if options.pins else "is forbidden"
+    return f"no valid configuration{_within(options)}: what the rules allow {kept}"
 
 
 def _within(options: SearchOptions) -> str:

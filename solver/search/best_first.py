@@ -22,7 +22,7 @@ from math import inf
 from time import perf_counter
 from typing import Literal
 
-from autoplan.errors import NoPlanError, Remedy
+from autoplan.errors import NoPlanError
 from autoplan.spec import Problem
 from autoplan.spec.arrangement import arrangements
 from autoplan.spec.plan import Alternative, Search
@@ -63,14 +63,8 @@ def search(
     if result is not None:
         return result
     if run.stopped is not None:
-        raise NoPlanError("no plan found yet when the search was stopped", remedies=_more_time(options))
+        raise NoPlanError("no plan found yet when the search was stopped", remedies=infeasible.more_time(options))
     raise infeasible.explain(problem, options, attempt=find, exists=exists)
-
-
-def _more_time(options: SearchOptions) -> tuple[Remedy, ...]:
-    """Return the remedy that names ten times the limit, and no limit too short to be of use."""
-    limit = options.time_limit_seconds
-    return infeasible.more_time(options if limit is None else replace(options, time_limit_seconds=max(limit, 1.0)))
 
 
 def find(problem: Problem, options: SearchOptions) -> Found | None:

@@ -157,10 +157,11 @@ def test_a_value_is_written_as_it_is_read(pinned):
     assert parse_fix([f"{name}={write_value(pinned)}"]) == {name: pinned}
 
 
+@pytest.mark.parametrize("digits", [10, 23, 5000])
 @pytest.mark.parametrize("name", ["tp", "micro_batch"])
-def test_a_pin_beyond_every_size_is_refused_by_name(name):
+def test_a_pin_beyond_every_size_is_refused_by_name(name, digits):
     with pytest.raises(ConfigurationError, match="at most 2147483647") as caught:
-        parse_fix([f"{name}=99999999999999999999999"])
+        parse_fix([f"{name}={'9' * digits}"])
     assert name in caught.value.where
 
 

@@ -39,7 +39,10 @@ def test_layers_stages_and_cuts_are_read():
         ({"layers[4:2].recompute": "full"}, "no layers from 4 up to 2"),
         ({"layers[4:4].recompute": "full"}, "no layers from 4 up to 4"),
         ({"layers[-1].recompute": "full"}, "layers and stages count from 0"),
-        ({"layers[0:99999999999].recompute": "full"}, "is more than 2147483647"),
+        ({"layers[0:99999999999].recompute": "full"}, "is more than 1048576"),
+        ({"layers[0:2147483647].recompute": "full"}, "is more than 1048576"),
+        ({f"layers[{'9' * 5000}].recompute": "full"}, "is more than 1048576"),
+        ({"stages[0].layers": "9" * 5000}, "1 or more layers, not 999"),
         ({"layers[0:4].recompute": "full", "layers[3:5].recompute": "full"}, "layer 3 is pinned twice"),
         ({"stages[0].layers": "0"}, "1 or more layers, not 0"),
         ({"stages[0].layers": "-1"}, "1 or more layers, not -1"),
@@ -68,6 +71,7 @@ def test_a_bad_pin_is_quoted(pins, says):
         ({"layers[6:9].recompute": "full"}, "--fix layers[8].recompute", "layers 0 to 7"),
         ({"cuts": "0,4,9"}, "--fix cuts", "the last boundary is 9, the model has 8 layers"),
         ({"stages[0].layers": "5", "stages[1].layers": "4"}, "--fix stages[0], stages[1]", "9 layers, the model has 8"),
+        ({"stages[8].layers": "1"}, "--fix stages[8].layers", "stages 0 to 7 at the most"),
     ],
 )
 def test_what_the_model_does_not_have_is_refused(pins, where, says):

@@ -128,6 +128,11 @@ def test_everything_forbidden_is_said_so():
     assert actions(error)[0] == "allow pp>=1"
 
 
+def test_pins_of_stages_that_no_configuration_keeps_are_said_so():
+    error = refuse(make_problem(), SearchOptions(fix={"tp": 1}, pins={"stages[2].layers": "1"}, forbid=("pp>1",)))
+    assert "what the rules allow does not keep the pins of layers and stages" in error.message
+
+
 def test_runnable_only_can_be_what_leaves_nothing():
     error = refuse(make_problem(optimizer="muon"), SearchOptions(runnable_only=True))
     assert "plan without --runnable-only" in actions(error)
