@@ -44,6 +44,7 @@ from costmodels.estimate import estimate as estimate_configuration
 from solver.assemble import assemble
 from solver.options import SearchOptions
 from solver.pins import LayerPins, require_pins
+from solver.reasons.infeasible import more_time
 from solver.result import Progress
 from solver.search.best_first import search
 from solver.sweeps.choice import Choice, choose, choose_fewest
@@ -147,8 +148,9 @@ def front(
     else:
         found = cost_front(problems, chosen, on_point=on_point)
     if not found.points:
-        search(problems[0], chosen)  # says why
-        raise NoPlanError("the time did not suffice for a front; " + "; ".join(found.left_out))
+        if found.complete:
+            search(problems[0], chosen)  # says why
+        raise NoPlanError("no plan found yet: " + "; ".join(found.left_out), remedies=more_time(chosen))
     return found
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
+from autoplan.errors import NoPlanError
 from autoplan.spec import Problem
 from autoplan.spec.arrangement import in_order
 from autoplan.spec.plan import Objective
@@ -15,9 +16,10 @@ from autoplan.units import format_bytes, format_seconds
 from costmodels.estimate import estimate
 from solver.options import SearchOptions
 from solver.reasons import infeasible
+from solver.reasons.infeasible import more_time
 from solver.result import Found, Progress, SearchResult
 from solver.search.best_first import attempt, find, search
-from solver.sweeps.fewer import better_part, fewest_devices
+from solver.sweeps.fewer import NOT_ALL, better_part, fewest_devices
 from solver.sweeps.front import CostUnit, cost_per_second, cost_unit
 
 EXTRA_SECONDS, EXTRA_SHARE = 0.25, 0.25
@@ -47,15 +49,15 @@ def choose(problems: Sequence[Problem], options: SearchOptions, *, on_progress: 
     """Return the best plan of one problem, or of several that differ in their clusters.
 
     Of several the best plan of each is compared, then the best cluster is searched again, with its runners-up; a time
-    limit is shared out over these searches. Raises NoPlanError when there is no plan for any of them, with remedies for
-    the first.
+    limit is shared out over these searches. Ctrl-C ends the comparison with what is known. Raises NoPlanError when
+    there is no plan for any of them, with remedies for the first.
     """
     if len(problems) == 1:
         return _with_better_part(problems[0], search(problems[0], options, on_progress=on_progress), options)
     if options.time_limit_seconds is not None:
         options = replace(options, time_limit_seconds=options.time_limit_seconds / (len(problems) + 1))
     unit = cost_unit([problem.cluster for problem in problems]) if options.objective == "cost" else "device-hours"
-    candidates = [_try(problem, options, unit) for problem in problems]
+    candidates = _try_all(problems, options, unit)
     best = min(candidates, key=lambda candidate: candidate.value)
     result = search(best.problem, options, on_progress=on_progress)
     others = [candidate for candidate in candidates if candidate is not best]
@@ -82,7 +84,10 @@ def _with_better_part(problem: Problem, result: SearchResult, options: SearchOpt
     choice = Choice(problem=problem, result=result)
     if result.search.status != "optimal" or limit <= 0:
         return choice
-    note = better_part(problem, replace(options, time_limit_seconds=limit), result.best)
+    try:
+        note = better_part(problem, replace(options, time_limit_seconds=limit), result.best)
+    except KeyboardInterrupt:
+        note = NOT_ALL
     return choice if note is None else _noted(choice, [note])
 
 
@@ -90,6 +95,19 @@ def _noted(choice: Choice, notes: Sequence[str]) -> Choice:
     search_made = choice.result.search
     noted = replace(search_made, notes=(*search_made.notes, *notes))
     return replace(choice, result=replace(choice.result, search=noted))
+
+
+def _try_all(problems: Sequence[Problem], options: SearchOptions, unit: CostUnit) -> list[_Candidate]:
+    """Return what every cluster has; those that Ctrl-C left out have nothing, and say so."""
+    candidates: list[_Candidate] = []
+    try:
+        candidates.extend(_try(problem, options, unit) for problem in problems)  # what came before Ctrl-C stays
+    except KeyboardInterrupt:
+        rest = problems[len(candidates) :]
+        candidates += [_Candidate(problem=problem, value=inf, words="interrupted") for problem in rest]
+        if all(candidate.value == inf for candidate in candidates):
+            raise NoPlanError("no plan found yet when the search was stopped", remedies=more_time(options)) from None
+    return candidates
 
 
 def _try(problem: Problem, options: SearchOptions, unit: CostUnit) -> _Candidate:

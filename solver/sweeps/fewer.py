@@ -16,6 +16,7 @@ from autoplan.units import format_count, format_seconds
 from costmodels.batch import Batch
 from costmodels.evaluation import evaluate
 from solver.options import SearchOptions
+from solver.reasons.infeasible import more_time
 from solver.result import Found
 from solver.sweeps.front import CostUnit, cost_per_second, cost_unit
 from solver.sweeps.series import Series
@@ -56,7 +57,7 @@ def better_part(problem: Problem, options: SearchOptions, best: Found) -> str | 
 def fewest_devices(problem: Problem, options: SearchOptions, *, tokens_per_second: float) -> tuple[Problem, Found]:
     """Return the smallest part of the cluster, or all of it, that trains so fast, and its plan.
 
-    Raises NoPlanError, with how fast the fastest plan is, when none does.
+    Raises NoPlanError, with how fast the fastest plan is, when none does, or when a search was cut short.
     """
     series = Series(options=options)
     target = problem.workload.tokens / tokens_per_second
@@ -65,9 +66,10 @@ def fewest_devices(problem: Problem, options: SearchOptions, *, tokens_per_secon
         found = series.find(part, cluster.name, cutoff=target)
         if found is not None:
             return part, found
+    if series.stopped:
+        raise NoPlanError("no plan found yet: " + "; ".join(series.left_out), remedies=more_time(options))
     raise NoPlanError(
-        f"no part of {problem.cluster.name} is known to train {format_count(tokens_per_second)} tokens/s"
-        + "".join(f"; {why}" for why in series.left_out),
+        f"no part of {problem.cluster.name} is known to train {format_count(tokens_per_second)} tokens/s",
         remedies=_what_is_reached(problem, options),
     )
 
