@@ -2,7 +2,6 @@
 
 import os
 import sys
-from pathlib import Path
 
 INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended
 
@@ -11,10 +10,11 @@ def main() -> None:
     """Run the command line.
 
     The working directory leaves the import path first, and child processes start with a safe path: a user's
-    folders named `api`, `solver`, `costmodels` or `tests` must not stand in for ours.
+    folders named `api`, `solver`, `costmodels` or `tests` must not stand in for ours. All imports but those that Python
+    has made already are in here, where Ctrl-C is no traceback.
     """
-    _mend_streams()
     try:
+        _mend_streams()
         _leave_working_directory()
         from autoplan.cli.main import run
 
@@ -25,6 +25,8 @@ def main() -> None:
 
 def _mend_streams() -> None:
     """Let a closed stream swallow what is written, and one that cannot encode a letter show a mark instead."""
+    from pathlib import Path
+
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -34,6 +36,8 @@ def _mend_streams() -> None:
 
 
 def _leave_working_directory() -> None:
+    from pathlib import Path
+
     os.environ["PYTHONSAFEPATH"] = "1"
     try:
         here = Path.cwd().resolve()

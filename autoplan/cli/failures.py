@@ -18,10 +18,10 @@ def report(error: Exception, *, as_json: bool) -> int | None:
     if isinstance(error, typer.TyperException) and not str(error).strip():
         return error.exit_code
     if isinstance(error, OSError) and error.errno == errno.EPIPE:
-        return _close_stdout()
+        return close_stdout()
     if isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None:
         say("error: stdout: No space left on device")
-        _close_stdout()
+        close_stdout()
         return USAGE_STATUS
     status = _exit_status(error)
     if status is None:
@@ -80,7 +80,10 @@ def _path(error: OSError) -> str:
     return os.fspath(error.filename) if isinstance(error.filename, str | os.PathLike) else str(error.filename)
 
 
-def _close_stdout() -> int:
-    # The reader of a pipe went away, as `| head` does; a second failure at interpreter exit would be noise.
+def close_stdout() -> int:
+    """Let stdout swallow what still comes, and return the exit status of a command whose reader went away.
+
+    That is what `| head` does, and no failure; a second one at interpreter exit would be noise.
+    """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0

@@ -10,7 +10,7 @@ import typer
 from autoplan import __version__
 from autoplan.cli import calibrate, demo, diff, estimate, explain, plan, profile, serve, trace, validate
 from autoplan.cli import run as run_verb
-from autoplan.cli.failures import report
+from autoplan.cli.failures import close_stdout, report
 from autoplan.cli.groups import with_groups
 from autoplan.cli.output import say
 
@@ -52,6 +52,10 @@ def invoke(arguments: Sequence[str]) -> int:
         warnings.showwarning = _say_warning
         try:
             status = app(list(arguments), prog_name="autoplan", standalone_mode=False)
+        except SystemExit as ended:
+            if not isinstance(ended.__context__, BrokenPipeError):
+                raise
+            return close_stdout()  # typer and rich would end with a status that says failure
         except Exception as error:
             reported = report(error, as_json="--json" in arguments)
             if reported is None:

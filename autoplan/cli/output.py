@@ -13,6 +13,8 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 import typer
 
+from autoplan.errors import InputError
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
@@ -62,17 +64,31 @@ class _Trimmed:
 def give(
     answer: Answer, render: "Callable[[Answer, Console], None]", *, out: Path | None, as_json: bool, called: str
 ) -> None:
-    """Write an answer to `out`, where there is one, and to stdout: as one JSON object, or as a person reads it."""
+    """Write an answer to `out`, where there is one, and to stdout: as one JSON object, or as a person reads it.
+
+    When `out` cannot be written the answer is on stdout all the same, and the exit status is that of a wrong file.
+    """
     from autoplan.spec.codec import to_json
 
     text = to_json(answer)
-    if out is not None:
-        write_text(out, text + "\n")
-        say(f"{called} written to {out}")
+    written = out is None or _is_written(out, text + "\n", called=called)
     if as_json:
         typer.echo(text)
     else:
         render(answer, console())
+    if not written:
+        raise typer.Exit(InputError.exit_status)
+
+
+def _is_written(path: Path, text: str, *, called: str) -> bool:
+    """Write a file and say so, or say why not."""
+    try:
+        write_text(path, text)
+    except OSError as problem:
+        say(f"error: {path}: {problem.strerror}; {called} is not kept there")
+        return False
+    say(f"{called} written to {path}")
+    return True
 
 
 @contextmanager

@@ -111,7 +111,10 @@ def _search_plan(
             say(verify_plan(problems[0], options, None))
         raise
     if answer.verify:
-        say(verify_plan(problems[0], options, found))
+        try:
+            say(verify_plan(problems[0], options, found))
+        except KeyboardInterrupt:
+            say("not verified: interrupted")
     return found
 
 

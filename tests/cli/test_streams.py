@@ -1,5 +1,6 @@
 """Streams and targets that are no plain files: closed, full, ASCII only, devices, links; and a folder that is gone."""
 
+import json
 import os
 import stat
 import subprocess
@@ -41,6 +42,32 @@ def test_a_full_disk_behind_stdout_is_one_line(tmp_path, flags):
     status, _, err = run(tmp_path, *PLAN, *flags, redirect=">/dev/full")
     assert status == 2
     assert err.splitlines() == ["autoplan: error: stdout: No space left on device"]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")  # noqa: PTH110
+def test_a_file_that_cannot_be_written_takes_nothing_from_the_answer(tmp_path):
+    status, out, err = run(tmp_path, *PLAN, "--json", "--out", "/dev/full")
+    assert status == 2
+    assert json.loads(out)["schema"] == "autoplan.plan/1"
+    assert err.startswith("autoplan: error: /dev/full: No space left on device; plan ")
+    assert "llama-15m" in run(tmp_path, *PLAN, "--out", "/dev/full")[1]
+
+
+@pytest.mark.parametrize("flags", [(), ("--json",)])
+def test_a_reader_that_goes_away_is_no_error(flags, tmp_path):
+    reads, writes = os.pipe()
+    os.close(reads)
+    with os.fdopen(writes) as closed:
+        answer = subprocess.run(
+            [sys.executable, "-m", "autoplan", *PLAN, *flags],
+            cwd=tmp_path,
+            env=environment(tmp_path),
+            stdout=closed,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=120,
+        )
+    assert (answer.returncode, answer.stderr) == (0, "")
 
 
 def test_letters_that_a_terminal_lacks_are_marked(tmp_path):
