@@ -33,6 +33,7 @@ FIELDS = {
     "--top": "options.top",
     "--time-limit": "options.time_limit_seconds",
     "--objective": "options.objective",
+    "--solver": "options.solver",
     "--target-tokens-per-second": "options.target_tokens_per_second",
 }
 """Where a command's flag stands in a request: planning names flags."""

@@ -174,6 +174,7 @@ def _options(given: OptionsIn, longest_seconds: float) -> SearchOptions:
         fix=pins_of_fields(given.fix),
         pins=pins_of_layers(given.fix),
         objective=given.objective,
+        solver=given.solver,
         forbid=tuple(given.forbid),
         top=given.top,
         time_limit_seconds=min(given.time_limit_seconds or longest_seconds, longest_seconds),

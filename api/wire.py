@@ -22,7 +22,7 @@ from pydantic import (
 from api.db.rows import JobKind, JobState
 from api.problems import Problem
 from autoplan.spec import AUTOPLAN, Configuration, OptimizerKind, PrecisionKind
-from autoplan.spec.plan import Objective
+from autoplan.spec.plan import Objective, Solver
 from autoplan.spec.value import Size
 from solver.sweeps.front import Axis
 from solver.sweeps.pareto import MOST_POINTS
@@ -107,6 +107,9 @@ class OptionsIn(_Given):
     runnable_only: bool = Field(default=False, description="Leave out what `autoplan run` cannot run here.")
     stack: StackArgument = AUTOPLAN.name
     objective: Objective = Field(default="throughput", description="What the best plan has least of.")
+    solver: Solver = Field(
+        default="dp", description="What chooses cuts and modes of layers; each is exact, dp is the fastest."
+    )
     target_tokens_per_second: float | None = Field(
         default=None, gt=0, allow_inf_nan=False, description="Plan for the fewest nodes of the cluster that reach this."
     )

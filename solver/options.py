@@ -8,18 +8,16 @@ evaluated.
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, fields
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 
 from autoplan.errors import ConfigurationError
 from autoplan.spec import Configuration, CpMethod, Recompute, Schedule
-from autoplan.spec.plan import Objective
+from autoplan.spec.plan import Objective, Solver
 from autoplan.spec.value import LARGEST_SIZE, NonNegative, Positive, value
 from costmodels.batch import RECOMPUTES
 from solver.pins import LayerPins, PinValue, is_layer_pin
-
-Solver = Literal["dp", "milp", "cp-sat"]
 
 CHOICES: dict[str, tuple[PinValue, ...]] = {
     "cp_method": get_args(CpMethod),
@@ -52,7 +50,8 @@ class SearchOptions:
     `fix` pins fields of the configuration, `pins` layers and stages (`solver.pins`); `forbid` lists regions to leave
     out; `top` is the number of runners-up to list; `time_limit_seconds` ends the search with the best so far;
     `runnable_only` leaves out what the executor here cannot run. `objective` says what the best plan has least of, and
-    `solver` which method chooses the modes of layers. Raises ConfigurationError that names the flag.
+    `solver` which method chooses the cuts and modes of layers; the least memory is found by "dp" alone. Raises
+    ConfigurationError that names the flag.
     """
 
     fix: dict[str, PinValue] = field(default_factory=dict)
@@ -72,6 +71,9 @@ class SearchOptions:
             Condition.parse(condition)
         if self.top < 0:
             raise ConfigurationError(f"{self.top} runners-up: a count is 0 or more", where="--top")
+        if self.solver != "dp" and self.objective == "memory":
+            message = "plans of least memory are found by dynamic programming: leave it out"
+            raise ConfigurationError(message, where=f"--solver {self.solver}")
         if self.time_limit_seconds is not None and not self.time_limit_seconds > 0:
             raise ConfigurationError(f"{self.time_limit_seconds} seconds: must be more than 0", where="--time-limit")
 

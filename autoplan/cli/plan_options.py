@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from autoplan.spec import OptimizerKind
-from autoplan.spec.plan import Objective
+from autoplan.spec.plan import Objective, Solver
 
 if TYPE_CHECKING:
     from autoplan.spec.plan import OptimizerPlan
@@ -74,6 +74,10 @@ class SearchFlags:
         float | None,
         typer.Option("--time-limit", min=0.0, metavar="SECONDS", help="Stop the search then and state the gap."),
     ] = None
+    solver: Annotated[
+        Solver,
+        typer.Option("--solver", help="What chooses cuts and modes of layers; each is exact, dp is the fastest."),
+    ] = "dp"
 
     def read(self) -> "SearchOptions":
         """Return the options; raises ConfigurationError that names the flag."""
@@ -88,6 +92,7 @@ class SearchFlags:
             time_limit_seconds=self.time_limit,
             runnable_only=self.runnable_only,
             objective=self.objective,
+            solver=self.solver,
         )
 
 

@@ -20,6 +20,8 @@ from autoplan.spec.workload import OptimizerKind, Workload
 MeshAxis = Literal["pp", "dp_replicate", "dp_shard", "cp", "tp"]
 Dtype = Literal["float64", "float32", "bfloat16", "float16"]
 Objective = Literal["throughput", "cost", "energy", "memory"]
+Solver = Literal["dp", "milp", "cp-sat"]
+"""What chooses cuts and modes of layers: dynamic programming, a mixed-integer programme, or constraint programming."""
 
 
 @value
@@ -190,6 +192,7 @@ class Search:
 
     `value` is the plan's and `lower_bound` what no plan in the space has less of, in the unit of `objective`: seconds
     of a step, its cost (in seconds where a price is not known), joules, or the bytes of the fullest device.
+    `solver` names what chose the cuts and what layers repeat, with versions.
     `notes` are sentences on what else was found: a part of the cluster that does better, what other clusters take.
     """
 
@@ -201,6 +204,7 @@ class Search:
     explored: int
     pruned: int
     seconds: float
+    solver: str = "dynamic programming"
     notes: tuple[str, ...] = ()
 
 

@@ -5,11 +5,11 @@ from math import inf, isinf
 from typing import Literal
 
 from autoplan.errors import ConfigurationError
+from autoplan.spec.plan import Solver
 from solver.layers.backends import milp_backend
 from solver.layers.interrupts import Stop
 from solver.layers.problem import LayerProblem
 from solver.layers.refinement import Exact, Make, solve_exactly
-from solver.options import Solver
 from solver.stages import Answer, Pipeline, Solution
 
 LayerSolver = Literal["milp", "cp-sat"]

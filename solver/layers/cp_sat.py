@@ -47,7 +47,8 @@ RESOLUTION = 1e-10
 """By how much of the time all rounding together makes a choice look faster than it is."""
 BYTE_PARTS = 1 << 10
 """Parts of a byte that memory is counted in: all rounding together is less than a byte."""
-MOST_TICKS = 1 << 54
+MOST_TICKS, MOST_PARTS = 1 << 54, 1 << 60
+"""Of time and of memory: no step is longer and no rank holds more, whatever its limit."""
 MOST_MEMORY_EFFORT = 0.5
 """What is spent on the least memory among equal times, in CP-SAT's deterministic unit: a few seconds."""
 
@@ -101,12 +102,12 @@ class LayerProgram:
         """Add what stages take and hold, and what is minimised."""
         problem, model = self._problem, self._model
         self._reduced, optimized = self._variable("R", MOST_TICKS), self._variable("O", MOST_TICKS)
-        self._total, peak = self._reduced + optimized, self._variable("P", MOST_TICKS)
+        self._total, peak = self._reduced + optimized, self._variable("P", MOST_PARTS)
         model.minimize(peak if self._memory else self._total)
         for s in range(problem.pp):
             model.add(self._sum(*self._of_stage(OPTIMIZER, s), self._tick) <= optimized)
             held = self._sum(*self._of_stage(MEMORY, s), 1 / BYTE_PARTS)
-            model.add(held <= int(problem.limit_bytes * BYTE_PARTS))
+            model.add(held <= min(int(problem.limit_bytes * BYTE_PARTS), MOST_PARTS))
             if self._memory:
                 model.add(held <= peak)
 

@@ -93,7 +93,7 @@ def has_configurations(problem: Problem, options: SearchOptions) -> bool:
 def _leanest(problem: Problem, options: SearchOptions, attempt: Attempt) -> Found | None:
     """Return the plan that needs least memory, if devices had all that plans could need."""
     ample = with_memory(problem, lambda _has: AMPLE_MEMORY)
-    return attempt(ample, replace(options, objective="memory", top=0))
+    return attempt(ample, replace(options, objective="memory", solver="dp", top=0))
 
 
 def _are_limited(options: SearchOptions) -> bool:

@@ -32,6 +32,7 @@ from solver.options import SearchOptions
 from solver.reasons import infeasible
 from solver.result import Attempt, Found, Phase, Progress, SearchResult
 from solver.search.bounds import Bounds
+from solver.search.inner import require_solver
 from solver.search.leaders import Leaders
 from solver.search.leaves import solve
 from solver.search.space import Space
@@ -103,6 +104,7 @@ class _Run:
     started: float = field(default_factory=perf_counter)
     leaders: Leaders = field(init=False)
     trees: tuple[Tree, ...] = field(init=False)
+    solver: str = field(init=False)
     explored: int = 0
     taken: float = 0.0
     unsettled: float = inf
@@ -110,6 +112,7 @@ class _Run:
 
     def __post_init__(self) -> None:
         goal, heaviest = goal_of(self.problem, self.options.objective), self.options.fix.get("recompute")
+        self.solver = require_solver(self.problem, self.options)
         self.leaders = Leaders(goal=goal, top=self.options.top, reach=self.reach)
         self.trees = tuple(
             Tree(
@@ -164,8 +167,16 @@ class _Run:
     def solve(self, tree: Tree, configurations: Batch, least: Floats) -> None:
         """Solve configurations and enter what is found."""
         before = self.explored
-        pins, cutoff = tree.space.pins, self.leaders.cutoff
-        for solved in solve(tree.bounds, configurations, least, pins=pins, cutoff=cutoff, stop=self.out_of_time):
+        every = solve(
+            tree.bounds,
+            configurations,
+            least,
+            pins=tree.space.pins,
+            solver=self.options.solver,
+            cutoff=self.leaders.cutoff,
+            stop=self.out_of_time,
+        )
+        for solved in every:
             self.unsettled = min(self.unsettled, solved.bound)
             self.explored += solved.count
             self.taken = solved.left
@@ -227,6 +238,7 @@ class _Run:
                 explored=self.explored,
                 pruned=self.pruned,
                 seconds=perf_counter() - self.started,
+                solver=self.solver,
             ),
             alternatives=tuple(
                 Alternative(

@@ -7,13 +7,15 @@ from math import inf
 import numpy as np
 
 from autoplan.spec import Problem
+from autoplan.spec.plan import Solver
 from costmodels.batch import Batch, Cuts, Floats
 from costmodels.cuts import chunk_cuts
 from costmodels.evaluation import bound_cuts
 from solver.pins import LayerPins
 from solver.search.bounds import Bounds
+from solver.search.inner import fastest_cuts
 from solver.search.space import trim_cuts
-from solver.stages import Pipeline, StagePins, best_cuts, leanest_cuts, pipelines
+from solver.stages import Pipeline, StagePins, leanest_cuts, pipelines
 
 TOGETHER = 32
 """Configurations with their cuts that are costed at a time."""
@@ -39,6 +41,7 @@ def solve(
     least: Floats,
     *,
     pins: LayerPins,
+    solver: Solver,
     cutoff: Callable[[], float],
     stop: Callable[[], bool],
 ) -> Iterator[Solved]:
@@ -69,17 +72,19 @@ def solve(
         if stop():
             return
         if bound <= cutoff():
-            yield _solve_one(bounds, pipeline, bound, cutoff=cutoff(), stop=stop)
+            yield _solve_one(bounds, pipeline, bound, solver=solver, cutoff=cutoff(), stop=stop)
 
 
-def _solve_one(bounds: Bounds, pipeline: Pipeline, least: float, *, cutoff: float, stop: Callable[[], bool]) -> Solved:
+def _solve_one(
+    bounds: Bounds, pipeline: Pipeline, least: float, *, solver: Solver, cutoff: float, stop: Callable[[], bool]
+) -> Solved:
     """Return the best cuts of a configuration of one chunk a rank, with the best modes of its layers."""
     row = pipeline.row
     if bounds.goal.minimises == "memory":
         best = leanest_cuts(pipeline, most_bytes=cutoff, stop=stop).best
         proved = inf if best is None else best.peak_memory_bytes
     else:
-        answer = best_cuts(pipeline, cutoff=bounds.reach_seconds(row, cutoff), stop=stop)
+        answer = fastest_cuts(pipeline, solver=solver, cutoff=bounds.reach_seconds(row, cutoff), stop=stop)
         best, proved = answer.best, float(bounds.value(row, np.asarray([answer.bound_seconds]))[0])
     if best is None:
         return Solved(count=1, found=None, bound=proved, left=least)

@@ -28,7 +28,7 @@ class Series:
 
     def find_leanest(self, problem: Problem, what: str) -> Found | None:
         """Return the plan that needs least memory; as `find`."""
-        return self._attempt(problem, what, replace(self.options, objective="memory"), inf)
+        return self._attempt(problem, what, replace(self.options, objective="memory", solver="dp"), inf)
 
     def _attempt(self, problem: Problem, what: str, options: SearchOptions, reach: float) -> Found | None:
         if self.stopped:

@@ -224,3 +224,22 @@ def test_dead_and_slow_nodes_are_left_out_or_slower(autoplan):
     assert slow["estimate"]["step_seconds"] > autoplan("plan", *some).json["estimate"]["step_seconds"]
     answer = autoplan("plan", *some, "--cluster", "h100-80g-sxm:1x4", "--exclude-node", "1")
     assert (answer.status, "--exclude-node" in answer.err) == (2, True)
+
+
+def test_every_solver_gives_a_plan_of_the_same_value(autoplan, asked):
+    fix = ["--fix", "pp=4", "--fix", "tp=1", "--fix", "micro_batch=1", "--top", "0", "--json"]
+    searches = {
+        solver: autoplan("plan", *asked, *fix, "--solver", solver).json["search"] for solver in ("dp", "milp", "cp-sat")
+    }
+    values = [search["value"] for search in searches.values()]
+    assert values == pytest.approx([values[0]] * 3, rel=1e-9)
+    assert {search["status"] for search in searches.values()} == {"optimal"}
+    assert searches["dp"]["solver"] == "dynamic programming"
+    assert searches["milp"]["solver"].startswith("MILP by ")
+    assert searches["cp-sat"]["solver"].startswith("CP-SAT of OR-Tools ")
+
+
+def test_a_solver_that_cannot_do_it_is_an_error_that_names_the_flag(autoplan, asked):
+    answer = autoplan("plan", *asked, "--solver", "milp", "--objective", "memory")
+    assert answer.status == 2
+    assert "--solver milp" in answer.err

@@ -170,3 +170,10 @@ def test_a_time_limit_is_more_than_0(limit):
     with pytest.raises(ConfigurationError, match="must be more than 0") as caught:
         SearchOptions(time_limit_seconds=limit)
     assert caught.value.where == "--time-limit"
+
+
+@pytest.mark.parametrize("solver", ["milp", "cp-sat"])
+def test_the_least_memory_is_found_by_one_solver_alone(solver):
+    with pytest.raises(ConfigurationError, match="dynamic programming") as caught:
+        SearchOptions(objective="memory", solver=solver)
+    assert caught.value.where == f"--solver {solver}"

@@ -165,6 +165,7 @@ async def test_nothing_fits_is_a_problem_with_remedies(client, is_problem):
         ({"options": {"forbid": ["__import__('os')"]}}, "options.forbid"),
         ({"options": {"time_limit_seconds": 0}}, "options.time_limit_seconds"),
         ({"options": {"objective": "speed"}}, "options.objective"),
+        ({"options": {"solver": "milp", "objective": "memory"}}, "options.solver"),
         ({"clusters": "cpu:1x2"}, "clusters"),
     ],
 )
@@ -223,6 +224,12 @@ async def test_of_several_clusters_the_best_is_taken(client, request_body):
     options = {**SMALL, "pareto": "cost"}
     front = (await client.post("/plan", json={**request_body, "cluster": clusters, "options": options})).json()
     assert {point["cluster"] for point in front["points"]} <= set(clusters)
+
+
+async def test_the_solver_is_an_option(client, request_body):
+    options = {**SMALL, "solver": "cp-sat"}
+    plan = (await client.post("/plan", json={**request_body, "options": options})).json()
+    assert plan["search"]["solver"].startswith("CP-SAT of OR-Tools ")
 
 
 async def test_the_objective_and_a_target_are_options(client, request_body):
