@@ -10,15 +10,18 @@ long after its last forward, with m − (p−s) full turns between. So for every
 
     makespan ≥ Σ_{i<s} T_i + (m−p+s+1)·T_s + 2·Σ_{i>s} T_i.
 
-For m > p these p inequalities have non-negative weights under which every T_s gets the same coefficient, so
-that makespan ≥ (m+p−1)/p·W whatever the cuts. For m ≤ p only: makespan ≥ Σ_{i<s} T_i + m·T_s for every s,
-which is least when all p are equal: W/(1 − (1 − 1/m)^p). In both schedules the last stage gives
-W + (m−1)·T_head, and any stage at least m times its largest unit.
+Let M = max T_s be that of s. The stages up to it take no more than (s+1)·M, those after it at least W − (s+1)·M. So
+for m > p, wherever s is,
+
+    makespan ≥ 2·W + (m−p−1)·M,
+
+and M ≥ W/p makes (m+p−1)/p·W of that; whole layers make more (`costmodels.whole_layers`). For m ≤ p only:
+makespan ≥ Σ_{i<s} T_i + m·T_s for every s, which is least when all p are equal: W/(1 − (1 − 1/m)^p). In both schedules
+the last stage gives W + (m−1)·T_head, and any stage at least m times its largest unit.
 
 After its last backward the first stage reduces its gradients. If a layer's reduction takes at least ρ times its turn,
-that is ρ·(T_0 − E_0) or more, E_0 being what the first stage has beside layers. For ρ ≤ (m−1)/(p−1) the weights of the
-inequalities of gpipe and of 1f1b, m > p, can be moved towards the other stages so that T_0 with this has the same
-coefficient as the others again: makespan and reduction take at least (m+p−1+ρ)/p·W − ρ·E_0 (`_reduced`).
+that is ρ·(T_0 − E_0) or more, E_0 being what the first stage has beside layers, and T_0 ≥ W − (p−1)·M. With what M has
+for a factor above, less ρ·(p−1), this still grows with M as long as ρ is no more than that over p−1 (`_reduced`).
 
 The other schedules are in `costmodels.schedule_bounds`.
 
@@ -36,6 +39,7 @@ from costmodels.batch import Batch, Floats, Ints
 from costmodels.pipeline import rank_table
 from costmodels.schedule_bounds import bound_ranks, is_other
 from costmodels.stage_costs import StageCosts
+from costmodels.whole_layers import longest_stage
 
 ROUNDING = 1 - 1e-9
 """Bounds and costs are sums in different orders."""
@@ -54,11 +58,13 @@ def bound_seconds(
     *,
     forced_seconds: Floats | float = 0.0,
     heaviest_turns: Floats | None = None,
+    longest_seconds: Floats | float = 0.0,
 ) -> Floats:
     """Return a lower bound (n,) on the step time.
 
     `forced_seconds` (n,) are what recompute adds to a micro-batch's way through the model, and `heaviest_turns` (n, u)
-    the longest that units may take there and back with it.
+    the longest that units may take there and back with it. `longest_seconds` (n,) is what the longest stage is known to
+    take at least.
     """
     counts = count_model(model)
     turn = costs.forward_seconds + costs.backward_seconds
@@ -66,6 +72,7 @@ def bound_seconds(
     blocked = 2 * (p - 1) * costs.send_seconds
     work = turn[:, :-1] @ counts + batch.chunks * per_stage + np.where(costs.send_blocks, blocked, 0.0)
     work = work + forced_seconds
+    longest = np.maximum(longest_stage(model, turn, p, work / p), longest_seconds)
     heaviest = (turn[:, :-1] * (counts > 0)).max(axis=1) + per_stage
     head = turn[:, costs.head] + per_stage
     gpipe = batch.schedule == "gpipe"
@@ -73,10 +80,13 @@ def bound_seconds(
     with np.errstate(divide="ignore"):
         short = work / (1 - (1 - 1 / m) ** p)
     first_stage = turn[:, costs.embedding] + per_stage + np.where(costs.send_blocks, 2 * costs.send_seconds, 0.0)
-    longest = turn if heaviest_turns is None else heaviest_turns
-    share = _reduced(costs.reduce_seconds, longest, counts[: costs.num_blocks], m, p)
-    equal = np.where(gpipe | (m > p), work * (m + p - 1 + share) / p - share * first_stage + travel, short)
-    heavy = np.where(gpipe, work + (m - 1) * heaviest + travel, m * heaviest)
+    slowest = turn if heaviest_turns is None else heaviest_turns
+    ways, turns = np.where(gpipe, 1, 2), np.where(gpipe, m - 1, m - p - 1)
+    share = _reduced(costs.reduce_seconds, slowest, counts[: costs.num_blocks], turns, p)
+    equal = ways * work + turns * longest + share * (work - (p - 1) * longest - first_stage) + travel
+    equal = np.where(gpipe | (m > p), equal, short)
+    longest = np.maximum(longest, heaviest)
+    heavy = np.where(gpipe, work + (m - 1) * longest + travel, m * longest)
     makespan = np.maximum(np.maximum(equal, heavy), work + (m - 1) * head + travel)
     makespan = np.where(p == 1, m * work, makespan)
     first = costs.reduce_seconds[:, costs.embedding] + costs.reduce_seconds[:, costs.stage]
@@ -89,11 +99,11 @@ def bound_seconds(
     return bound
 
 
-def _reduced(reduce: Floats, turn: Floats, counts: Floats, m: Ints, p: Ints) -> Floats:
-    """Return the share ρ (n,) of its turn for which every layer is reduced, as far as the weights can be moved."""
+def _reduced(reduce: Floats, turn: Floats, counts: Floats, turns: Ints, p: Ints) -> Floats:
+    """Return the share ρ (n,) of its turn for which every layer is reduced, as far as bounds grow with max T_s."""
     blocks = np.flatnonzero(counts > 0)
     share = (reduce[:, blocks] / np.maximum(turn[:, blocks], 1e-300)).min(axis=1)
-    moved: Floats = np.minimum(share, (m - 1) / np.maximum(p - 1, 1))
+    moved: Floats = np.minimum(share, np.maximum(turns, 0) / np.maximum(p - 1, 1))
     return moved
 
 

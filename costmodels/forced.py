@@ -21,6 +21,7 @@ from autoplan.spec import ModelSpec
 from costmodels.batch import Batch, Floats
 from costmodels.bounds import WeighedMemory, bound_seconds, count_model
 from costmodels.stage_costs import StageCosts
+from costmodels.whole_layers import longest_stage_with_memory
 
 
 def least_of(modes: Sequence[StageCosts], ends: Sequence[StageCosts]) -> StageCosts:
@@ -34,17 +35,33 @@ def least_of(modes: Sequence[StageCosts], ends: Sequence[StageCosts]) -> StageCo
 
 
 def bound_tier(
-    model: ModelSpec, batch: Batch, modes: Sequence[StageCosts], least: StageCosts, *, memory_limit: float
+    model: ModelSpec,
+    batch: Batch,
+    modes: Sequence[StageCosts],
+    least: StageCosts,
+    *,
+    memory_limit: float,
+    whole_layers: bool = True,
 ) -> Floats:
     """Return a lower bound (n,) on the step of configurations whose layers are each in one of `modes`, lightest first.
 
-    `least` is what `least_of` gives of them. The bound is inf where no cuts fit `memory_limit` bytes.
+    `least` is what `least_of` gives of them. The bound is inf where no cuts fit `memory_limit` bytes. Without
+    `whole_layers` it is sooner found, as if stages had room for any part of a layer.
     """
     forced = forced_seconds(model, batch, modes, least, memory_limit=memory_limit)
-    fits = np.isfinite(forced)
-    forced = np.where(fits, forced, 0.0)
-    turns = modes[-1].forward_seconds + modes[-1].backward_seconds
-    return np.where(fits, bound_seconds(model, batch, least, forced_seconds=forced, heaviest_turns=turns), np.inf)
+    longest = np.zeros(len(batch))
+    if whole_layers:
+        longest = longest_stage_with_memory(model, batch, modes, least, memory_limit=memory_limit)
+    fits = np.isfinite(forced) & np.isfinite(longest)
+    seconds = bound_seconds(
+        model,
+        batch,
+        least,
+        forced_seconds=np.where(fits, forced, 0.0),
+        heaviest_turns=modes[-1].forward_seconds + modes[-1].backward_seconds,
+        longest_seconds=np.where(fits, longest, 0.0),
+    )
+    return np.where(fits, seconds, np.inf)
 
 
 def _least(costs: Sequence[StageCosts], name: str) -> Floats:

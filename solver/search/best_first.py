@@ -35,16 +35,16 @@ from solver.search.bounds import Bounds
 from solver.search.inner import require_solver
 from solver.search.leaders import Leaders
 from solver.search.leaves import solve
-from solver.search.space import Space
+from solver.search.space import LEVELS, Space
 from solver.search.tree import Tree
 from solver.stages.limits import ROUNDING
 
-AT_ONCE = (256, 1024, 8192, 4096)
+AT_ONCE = (256, 1024, 8192, 8192, 4096)
 """Nodes of every level that are taken at a time; of the first ones, until a plan is known, a few."""
-AT_FIRST = (16, 32, 64, 16)
+AT_FIRST = (16, 32, 64, 32, 4)
 NEAR = 0.05
 """Nodes are taken together whose bounds are within this share of the least."""
-CONFIGURATIONS = 3
+CONFIGURATIONS = len(LEVELS) - 1
 """The level whose nodes are configurations."""
 
 

@@ -5,13 +5,14 @@
   (`costmodels.least_costs.least_seconds`);
 - pipelines decided: what the schedule and the cuts cannot avoid, with the recompute that memory forces, however data
   parallelism is sharded (`costmodels.least_costs.least_costs`, `costmodels.forced.bound_tier`);
-- all decided: the same with all of a configuration's costs (`costmodels.estimate.stage_costs`).
+- sharding decided: the same with all costs but for the recompute (`costmodels.estimate.stage_costs`);
+- all decided: the same with a configuration's own costs.
 
 These are seconds, inf where nothing below the node fits memory; the goal (`solver.objectives`) makes values of them,
 with the bytes and the seconds of compute that nothing below the node does without.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -43,7 +44,7 @@ class Bounds:
         """Return the bounds (n,) of nodes whose axes are decided up to and with `level`."""
         if not len(nodes):
             return np.zeros(0)
-        levels = (self._of_batches, self._of_sizes, self._of_pipelines, self._of_configurations)
+        levels = (self._of_batches, self._of_sizes, self._of_pipelines, self._of_shardings, self._of_configurations)
         return levels[level](nodes)
 
     def value(self, nodes: Batch, seconds: Floats, least: StageCosts | None = None) -> Floats:
@@ -60,7 +61,7 @@ class Bounds:
 
     def reach_seconds(self, nodes: Batch, value: float) -> Any:
         """Return the step time beyond which no plan below the nodes has as little as `value`."""
-        return np.min(self.goal.reach_seconds(value, busy_seconds=self.busy_seconds(nodes)))
+        return np.max(self.goal.reach_seconds(value, busy_seconds=self.busy_seconds(nodes)))
 
     def _of_batches(self, nodes: Batch) -> Floats:
         return self.value(nodes, ideal_seconds(self.problem, nodes))
@@ -69,12 +70,15 @@ class Bounds:
         return self.value(nodes, least_seconds(self.problem, nodes))
 
     def _of_pipelines(self, nodes: Batch) -> Floats:
-        return self._of_modes(nodes, self._in_each_mode(nodes))
+        return self._of_modes(nodes, self._in_each_mode(nodes, least_costs), whole_layers=False)
 
-    def _in_each_mode(self, nodes: Batch) -> list[StageCosts]:
-        """Return what stages cost at least, with all layers in each mode that is allowed, the lightest first."""
+    def _of_shardings(self, nodes: Batch) -> Floats:
+        return self._of_modes(nodes, self._in_each_mode(nodes, stage_costs))
+
+    def _in_each_mode(self, nodes: Batch, costs_of: Callable[[Problem, Batch], StageCosts]) -> list[StageCosts]:
+        """Return what stages cost with all layers in each mode that is allowed, the lightest first."""
         allowed, size = RECOMPUTES[: RECOMPUTES.index(self.heaviest) + 1], len(nodes)
-        every = least_costs(self.problem, _in_each(nodes, allowed))
+        every = costs_of(self.problem, _in_each(nodes, allowed))
         return [every.take(slice(i * size, (i + 1) * size)) for i in range(len(allowed))]
 
     def _of_configurations(self, nodes: Batch) -> Floats:
@@ -88,17 +92,25 @@ class Bounds:
             own = stage_costs(self.problem, some)
             counted = some.recompute_layers.any() and lighter
             whole = stage_costs(self.problem, _in_each(some, [RECOMPUTES[tier]])) if counted else own
-            values[rows] = self._of_modes(some, [*lighter, whole], [own])
+            values[rows] = self._of_modes(some, [*lighter, whole], ends=[own])
         return values
 
-    def _of_modes(self, nodes: Batch, modes: Sequence[StageCosts], ends: Sequence[StageCosts] | None = None) -> Floats:
+    def _of_modes(
+        self,
+        nodes: Batch,
+        modes: Sequence[StageCosts],
+        *,
+        ends: Sequence[StageCosts] | None = None,
+        whole_layers: bool = True,
+    ) -> Floats:
         """Bound costs by what units cost at least on any zone, and by where they can go in a mixed cluster.
 
         Stages, embedding and head cost what `ends` say, or `modes` where these are None.
         """
         model, each = self.problem.model, [costs.least_of_zones() for costs in modes]
         least = least_of(each, each if ends is None else [costs.least_of_zones() for costs in ends])
-        seconds = bound_tier(model, nodes, each, least, memory_limit=memory_limit(self.problem))
+        limit = memory_limit(self.problem)
+        seconds = bound_tier(model, nodes, each, least, memory_limit=limit, whole_layers=whole_layers)
         return self.value(nodes, np.maximum(seconds, bound_zones(model, nodes, modes)), least)
 
 

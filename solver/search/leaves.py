@@ -8,14 +8,15 @@ import numpy as np
 
 from autoplan.spec import Problem
 from autoplan.spec.plan import Solver
-from costmodels.batch import Batch, Cuts, Floats
+from costmodels.batch import RECOMPUTES, Batch, Cuts, Floats
 from costmodels.cuts import chunk_cuts
 from costmodels.evaluation import bound_cuts
 from solver.pins import LayerPins
 from solver.search.bounds import Bounds
+from solver.search.families import find_families, find_shardings
 from solver.search.inner import fastest_cuts
 from solver.search.space import trim_cuts
-from solver.stages import Pipeline, StagePins, leanest_cuts, pipelines
+from solver.stages import Answer, Pipeline, Pipelines, Solution, StagePins, leanest_cuts
 
 TOGETHER = 32
 """Configurations with their cuts that are costed at a time."""
@@ -54,7 +55,7 @@ def solve(
     several = configurations.virtual_stages > 1
     plain = (configurations.pp == 1) & (configurations.recompute == "none")
     singles, chunked, rest = (np.flatnonzero(which) for which in (plain, several, ~plain & ~several))
-    some, bounds_left = configurations.take(rest), least[rest].tolist()
+    some, bounds_left = configurations.take(rest), least[rest]
     first = float(least[0])
     if len(singles):
         whole = _with_whole_cuts(problem, configurations.take(singles))
@@ -65,31 +66,95 @@ def solve(
             yield Solved(count=0, found=candidates, left=first)
         if stop():
             return
-        yield Solved(count=len(chunked), found=None, left=min(bounds_left, default=inf))
-    num_layers = problem.model.num_layers
-    of_stages = StagePins.of(num_layers, modes=pins.modes, stage_layers=pins.stages, cuts=pins.cuts)
-    for pipeline, bound in zip(pipelines(problem, some, pins=of_stages), bounds_left, strict=True):
-        if stop():
+        yield Solved(count=len(chunked), found=None, left=float(bounds_left.min(initial=inf)))
+    if len(some):
+        of_stages = StagePins.of(problem.model.num_layers, modes=pins.modes, stage_layers=pins.stages, cuts=pins.cuts)
+        inner = _Inner(bounds=bounds, solver=solver, cutoff=cutoff, stop=stop)
+        yield from inner.solve(Pipelines.of(problem, some, pins=of_stages), bounds_left)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Inner:
+    """Finds the best cuts and modes of layers of configurations of one chunk a rank."""
+
+    bounds: Bounds
+    solver: Solver
+    cutoff: Callable[[], float]
+    stop: Callable[[], bool]
+
+    def solve(self, every: Pipelines, least: Floats) -> Iterator[Solved]:
+        """Solve configurations family by family."""
+        for rows in find_families(every.batch):
+            if self.stop():
+                return
+            if least[rows[0]] <= self.cutoff():
+                yield from self._solve_family(every.take(rows), least[rows])
+
+    def _solve_family(self, family: Pipelines, least: Floats) -> Iterator[Solved]:
+        """Solve those of a family that the best of all of them does not rule out, sharding by sharding."""
+        if self.bounds.goal.minimises == "time" and len(family) > 1 and self.cutoff() < inf:
+            reach = self.bounds.reach_seconds(family.batch, self.cutoff())
+            answer = self._fastest(family.least(), reach)
+            if answer.best is None and answer.bound_seconds > reach:
+                yield Solved(count=len(family), found=None, left=float(least[0]))
+                return
+        for rows in find_shardings(family.batch):
+            if self.stop():
+                return
+            if least[rows[0]] <= self.cutoff():
+                yield from self._solve_sharding(family.take(rows), least[rows])
+
+    def _solve_sharding(self, tiers: Pipelines, least: Floats) -> Iterator[Solved]:
+        """Solve configurations that differ in nothing but how much layers may repeat."""
+        if (together := self._solve_together(tiers, float(least[0]))) is not None:
+            yield together
             return
-        if bound <= cutoff():
-            yield _solve_one(bounds, pipeline, bound, solver=solver, cutoff=cutoff(), stop=stop)
+        for pipeline, bound in zip(tiers, least.tolist(), strict=True):
+            if self.stop():
+                return
+            if bound <= self.cutoff():
+                yield self._solve_one(pipeline, bound)
+
+    def _solve_together(self, tiers: Pipelines, least: float) -> Solved | None:
+        """Solve configurations that differ in how much layers may repeat, where one stands for all of them.
+
+        Cuts and modes that are the best of all are so with the one that repeats no more than these do, if it has room.
+        """
+        goal = self.bounds.goal
+        if len(tiers) == 1 or goal.minimises != "time" or goal.per_busy_second or not tiers.are_as_fast:
+            return None
+        answer = self._fastest(tiers.least(), self.bounds.reach_seconds(tiers.batch, self.cutoff()))
+        proved = self._value(tiers.batch.take([0]), answer)
+        if answer.best is None:
+            return Solved(count=len(tiers), found=None, bound=proved, left=least)
+        for pipeline in tiers:
+            own = pipeline.row.recompute[0] == RECOMPUTES[max(answer.best.layers)]
+            if own and pipeline.needed_bytes(answer.best.cuts, answer.best.layers) <= pipeline.limit_bytes:
+                return Solved(count=len(tiers), found=_with(pipeline.row, answer.best), bound=proved, left=least)
+        return None
+
+    def _solve_one(self, pipeline: Pipeline, least: float) -> Solved:
+        row = pipeline.row
+        if self.bounds.goal.minimises == "memory":
+            best = leanest_cuts(pipeline, most_bytes=self.cutoff(), stop=self.stop).best
+            proved = inf if best is None else best.peak_memory_bytes
+        else:
+            answer = self._fastest(pipeline, self.bounds.reach_seconds(row, self.cutoff()))
+            best, proved = answer.best, self._value(row, answer)
+        found = None if best is None else _with(row, best)
+        return Solved(count=1, found=found, bound=proved, left=least)
+
+    def _fastest(self, pipeline: Pipeline, reach: float) -> Answer:
+        return fastest_cuts(pipeline, solver=self.solver, cutoff=reach, stop=self.stop)
+
+    def _value(self, row: Batch, answer: Answer) -> float:
+        """Return what the answer's bound on time says of the value."""
+        return float(self.bounds.value(row, np.asarray([answer.bound_seconds]))[0])
 
 
-def _solve_one(
-    bounds: Bounds, pipeline: Pipeline, least: float, *, solver: Solver, cutoff: float, stop: Callable[[], bool]
-) -> Solved:
-    """Return the best cuts of a configuration of one chunk a rank, with the best modes of its layers."""
-    row = pipeline.row
-    if bounds.goal.minimises == "memory":
-        best = leanest_cuts(pipeline, most_bytes=cutoff, stop=stop).best
-        proved = inf if best is None else best.peak_memory_bytes
-    else:
-        answer = fastest_cuts(pipeline, solver=solver, cutoff=bounds.reach_seconds(row, cutoff), stop=stop)
-        best, proved = answer.best, float(bounds.value(row, np.asarray([answer.bound_seconds]))[0])
-    if best is None:
-        return Solved(count=1, found=None, bound=proved, left=least)
-    found = replace(row, cuts=np.asarray([best.cuts]), layers=np.asarray([best.layers], dtype=np.int8))
-    return Solved(count=1, found=found, bound=proved, left=least)
+def _with(row: Batch, best: Solution) -> Batch:
+    """Return a configuration with its cuts and the modes of its layers."""
+    return replace(row, cuts=np.asarray([best.cuts]), layers=np.asarray([best.layers], dtype=np.int8))
 
 
 def _with_chunk_cuts(

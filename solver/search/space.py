@@ -5,8 +5,8 @@ The space is the product of
 - the batch on a rank: tp, cp with its method, sequence_parallel, micro_batch;
 - experts: ep, etp;
 - pipelines: pp, schedule and virtual_stages;
-- sharding: dp_shard (dp_replicate is what is left of the devices), zero_stage; and recompute, the most that any layer
-  may repeat,
+- sharding: dp_shard (dp_replicate is what is left of the devices), zero_stage;
+- recompute: the most that any layer may repeat,
 
 filtered by `autoplan.spec.rules`, by the pins and by the forbidden regions. A rule is asked as soon as all that it asks
 for is decided. A node of the tree has the default for what is not decided yet, and all devices that are left as
@@ -42,7 +42,8 @@ LEVELS: tuple[tuple[Axis, ...], ...] = (
     (("tp",), ("cp",), ("cp_method",), ("sequence_parallel",), ("micro_batch",)),
     (("ep",), ("etp",)),
     (("pp",), ("uneven_shares",), ("schedule", "virtual_stages")),
-    (("dp_shard",), ("zero_stage",), ("recompute", "recompute_layers")),
+    (("dp_shard",), ("zero_stage",)),
+    (("recompute", "recompute_layers"),),
 )
 """The axes of every level, in the order in which they are decided; names of one axis are decided together."""
 SOME = 64

@@ -1,6 +1,6 @@
 """Configurations of one chunk a rank with their unit costs, ready for the search over cuts and modes of layers."""
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
@@ -156,15 +156,51 @@ class Pipeline:
         return (step - self.costs.step_seconds) / (1 + self.costs.jitter)
 
 
-def pipelines(problem: Problem, batch: Batch, *, pins: StagePins = NO_PINS) -> Iterator[Pipeline]:
-    """Yield every configuration of a batch, of one chunk a rank; their costs are computed together."""
-    if not len(batch):
-        return
-    every = replace(batch, layers=np.zeros((len(batch), problem.model.num_layers), dtype=np.int8))
-    costs = stage_costs(problem, every)
-    for i in range(len(batch)):
-        one = np.asarray([i])
-        own = costs.take(one)
-        if len(own.zones) > 1:
-            own = replace(own, zones=replace(own.zones, of_rank=own.zones.of_rank[:, : int(batch.pp[i])]))
-        yield Pipeline(problem=problem, row=batch.take(one), costs=own, pins=pins)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipelines(Sequence[Pipeline]):
+    """The configurations of a batch, of one chunk a rank, whose costs were computed together."""
+
+    problem: Problem
+    batch: Batch
+    costs: StageCosts
+    pins: StagePins = NO_PINS
+
+    @classmethod
+    def of(cls, problem: Problem, batch: Batch, *, pins: StagePins = NO_PINS) -> "Pipelines":
+        """Compute what the stages of all configurations cost."""
+        every = replace(batch, layers=np.zeros((len(batch), problem.model.num_layers), dtype=np.int8))
+        return cls(problem=problem, batch=batch, costs=stage_costs(problem, every), pins=pins)
+
+    def __len__(self) -> int:
+        return len(self.batch)
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return one pipeline, or some of them."""
+        if not isinstance(index, int):
+            return replace(self, batch=self.batch.take(index), costs=self.costs.take(index))
+        if not -len(self) <= index < len(self):
+            raise IndexError(index)
+        one = np.asarray([index])
+        return self._pipeline(self.batch.take(one), self.costs.take(one))
+
+    def least(self) -> Pipeline:
+        """Return a pipeline of which every unit costs the least that it costs in any of these.
+
+        Layers may repeat what those of the one may that may repeat most. These may differ in nothing but sharding and
+        recompute; then no cuts with any modes take longer with it, or need more memory, than with one of them.
+        """
+        least: dict[str, Any] = {name: getattr(self.costs, name).min(axis=0, keepdims=True) for name in OF_UNITS}
+        least["send_seconds"] = self.costs.send_seconds.min(keepdims=True)
+        heaviest = [int(np.argmax([RECOMPUTES.index(each) for each in self.batch.recompute]))]
+        return self._pipeline(self.batch.take(heaviest), replace(self.costs.take(heaviest), **least))
+
+    @property
+    def are_as_fast(self) -> bool:
+        """Whether every unit takes as long with any of these."""
+        seconds = (getattr(self.costs, name) for name in (*OF_UNITS, "send_seconds") if name.endswith("_seconds"))
+        return all(bool((each == each[0]).all()) for each in seconds)
+
+    def _pipeline(self, row: Batch, costs: StageCosts) -> Pipeline:
+        if len(costs.zones) > 1:
+            costs = replace(costs, zones=replace(costs.zones, of_rank=costs.zones.of_rank[:, : int(row.pp[0])]))
+        return Pipeline(problem=self.problem, row=row, costs=costs, pins=self.pins)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from autoplan.spec import Attention, Block, Configuration, Mamba2, Mlp, Moe
 from costmodels.batch import RECOMPUTES, Batch, Bools, Cuts, Floats, Modes
 from costmodels.evaluation import evaluate
-from solver.stages import NO_PINS, Pipeline, StagePins, pipelines
+from solver.stages import NO_PINS, Pipeline, Pipelines, StagePins
 from tests.solver.problems import make_block, make_cluster, make_model, make_problem
 
 HIDDEN = 256
@@ -145,7 +145,7 @@ def _modes_of_stage(model, allowed, stage):
 def make_pipeline(problem, configuration, *, pins: StagePins = NO_PINS) -> Pipeline:
     """Return one configuration with the costs of its units."""
     ends = np.asarray([[0] * configuration.pp + [problem.model.num_layers]])
-    (pipeline,) = pipelines(problem, Batch.of([configuration], ends), pins=pins)
+    (pipeline,) = Pipelines.of(problem, Batch.of([configuration], ends), pins=pins)
     return pipeline
 
 

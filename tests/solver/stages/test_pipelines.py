@@ -6,7 +6,7 @@ from hypothesis import given, settings
 
 from autoplan.spec import Configuration
 from costmodels.batch import Batch, even_cuts
-from solver.stages import best_cuts, pipelines
+from solver.stages import Pipelines, best_cuts
 from solver.stages.windows import find_windows
 from tests.solver.problems import make_cluster, make_model, make_problem
 from tests.solver.stages.mixed import cases, make_case
@@ -34,8 +34,8 @@ def test_every_configuration_of_a_batch_is_as_it_is_alone():
         Configuration(pp=8, schedule="gpipe"),
     ]
     batch = Batch.of(configurations, even_cuts(8, np.array([4, 2, 8])))
-    for i, pipeline in enumerate(pipelines(problem, batch)):
-        (alone,) = pipelines(problem, batch.take([i]))
+    for i, pipeline in enumerate(Pipelines.of(problem, batch)):
+        (alone,) = Pipelines.of(problem, batch.take([i]))
         assert pipeline.row.configuration(0) == configurations[i]
         some, other = (best_cuts(each, cutoff=inf, stop=lambda: False).best for each in (pipeline, alone))
         assert (some.cuts, some.layers) == (other.cuts, other.layers)
@@ -46,7 +46,7 @@ def test_every_configuration_of_a_batch_is_as_it_is_alone():
 def test_an_empty_batch_has_no_pipelines():
     problem = make_problem()
     batch = Batch.of([Configuration(pp=4)], np.array([[0, 1, 2, 3, 4]]))
-    assert list(pipelines(problem, batch.take(slice(0)))) == []
+    assert list(Pipelines.of(problem, batch.take(slice(0)))) == []
 
 
 def test_step_and_busy_seconds_are_inverse():
