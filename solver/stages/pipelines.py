@@ -1,6 +1,6 @@
 """Configurations of one chunk a rank with their unit costs, ready for the search over cuts and modes of layers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
@@ -157,7 +157,7 @@ class Pipeline:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pipelines(Sequence[Pipeline]):
+class Pipelines:
     """The configurations of a batch, of one chunk a rank, whose costs were computed together."""
 
     problem: Problem
@@ -168,20 +168,20 @@ class Pipelines(Sequence[Pipeline]):
     @classmethod
     def of(cls, problem: Problem, batch: Batch, *, pins: StagePins = NO_PINS) -> "Pipelines":
         """Compute what the stages of all configurations cost."""
-        every = replace(batch, layers=np.zeros((len(batch), problem.model.num_layers), dtype=np.int8))
-        return cls(problem=problem, batch=batch, costs=stage_costs(problem, every), pins=pins)
+        by_layer = replace(batch, layers=np.zeros((len(batch), problem.model.num_layers), dtype=np.int8))
+        return cls(problem=problem, batch=batch, costs=stage_costs(problem, by_layer), pins=pins)
 
     def __len__(self) -> int:
         return len(self.batch)
 
-    def __getitem__(self, index: Any) -> Any:
-        """Return one pipeline, or some of them."""
-        if not isinstance(index, int):
-            return replace(self, batch=self.batch.take(index), costs=self.costs.take(index))
-        if not -len(self) <= index < len(self):
-            raise IndexError(index)
-        one = np.asarray([index])
-        return self._pipeline(self.batch.take(one), self.costs.take(one))
+    def __iter__(self) -> Iterator[Pipeline]:
+        for i in range(len(self)):
+            one = np.asarray([i])
+            yield self._pipeline(self.batch.take(one), self.costs.take(one))
+
+    def take(self, index: Any) -> "Pipelines":
+        """Return the configurations that `index` selects."""
+        return replace(self, batch=self.batch.take(index), costs=self.costs.take(index))
 
     def least(self) -> Pipeline:
         """Return a pipeline of which every unit costs the least that it costs in any of these.

@@ -128,7 +128,7 @@ def stop_when_found(progress):
 
 def test_an_interrupt_gives_the_incumbent_and_its_gap(monkeypatch):
     """With one configuration at a time the first incumbent comes while bounds of others are below its time."""
-    monkeypatch.setattr("solver.search.best_first.AT_FIRST", (16, 32, 64, 1))
+    monkeypatch.setattr("solver.search.best_first.AT_FIRST", (16, 32, 64, 32, 1))
     options = SearchOptions(fix={"pp": 8}, top=0)
     whole = search(large_problem(), options)
     stopped = search(large_problem(), options, on_progress=stop_when_found)

@@ -1,7 +1,6 @@
 from math import inf
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -62,11 +61,3 @@ def test_configurations_are_as_fast_as_each_other_whatever_they_may_repeat():
     assert Pipelines.of(problem, batch_of(*tiers)).are_as_fast
     other = [Configuration(pp=2, dp_shard=2, zero_stage=1), Configuration(pp=2, dp_shard=2, zero_stage=3)]
     assert not Pipelines.of(problem, batch_of(*other)).are_as_fast
-
-
-def test_pipelines_are_counted_from_either_end():
-    problem = make_problem(model=make_model(layers=4), cluster=make_cluster(per_node=4), global_batch=8)
-    every = Pipelines.of(problem, batch_of(Configuration(pp=2, dp_replicate=2), Configuration(pp=4)))
-    assert (every[-1].pp, every[0].pp, len(every[1:])) == (4, 2, 1)
-    with pytest.raises(IndexError):
-        every[2]

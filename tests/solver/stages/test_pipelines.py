@@ -43,12 +43,6 @@ def test_every_configuration_of_a_batch_is_as_it_is_alone():
         assert some.peak_memory_bytes == pytest.approx(other.peak_memory_bytes, rel=1e-12)
 
 
-def test_an_empty_batch_has_no_pipelines():
-    problem = make_problem()
-    batch = Batch.of([Configuration(pp=4)], np.array([[0, 1, 2, 3, 4]]))
-    assert list(Pipelines.of(problem, batch.take(slice(0)))) == []
-
-
 def test_step_and_busy_seconds_are_inverse():
     pipeline = make_case(("dense",) * 4, pp=2).pipeline
     assert pipeline.busy_seconds(pipeline.step_seconds(2.5)) == pytest.approx(2.5)
