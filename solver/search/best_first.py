@@ -17,6 +17,7 @@ Ties: less memory first, then the simpler configuration (`solver.result.rank`), 
 """
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from math import inf
 from time import perf_counter
@@ -37,6 +38,7 @@ from solver.search.leaders import Leaders
 from solver.search.leaves import solve
 from solver.search.space import LEVELS, Space
 from solver.search.tree import Tree
+from solver.search.workers import Workers
 from solver.stages.limits import ROUNDING
 
 AT_ONCE = (256, 1024, 8192, 8192, 4096)
@@ -49,13 +51,19 @@ CONFIGURATIONS = len(LEVELS) - 1
 
 
 def search(
-    problem: Problem, options: SearchOptions, *, on_progress: Callable[[Progress], None] | None = None
+    problem: Problem,
+    options: SearchOptions,
+    *,
+    on_progress: Callable[[Progress], None] | None = None,
+    processes: int | None = None,
 ) -> SearchResult:
-    """Return the fastest plan that fits, proved optimal unless the time limit or Ctrl-C came first.
+    """Return the best plan that fits, proved optimal unless the time limit or Ctrl-C came first.
 
-    Raises NoPlanError, with remedies that were each tried, when nothing is valid, fits, or was found in time.
+    It does not depend on how many `processes` compute bounds, one a core unless said. Raises NoPlanError, with remedies
+    that were each tried, when nothing is valid, fits, or was found in time.
     """
-    run = _Run(problem=problem, options=options, on_progress=on_progress)
+    workers = Workers() if processes is None else Workers(processes=processes)
+    run = _Run(problem=problem, options=options, on_progress=on_progress, workers=workers)
     try:
         run.explore()
     except KeyboardInterrupt:
@@ -101,6 +109,7 @@ class _Run:
     on_progress: Callable[[Progress], None] | None
     first: bool = False
     reach: float = inf
+    workers: Workers = field(default_factory=Workers)
     started: float = field(default_factory=perf_counter)
     leaders: Leaders = field(init=False)
     trees: tuple[Tree, ...] = field(init=False)
@@ -119,12 +128,17 @@ class _Run:
                 problem=arranged,
                 space=Space(arranged, self.options),
                 bounds=Bounds(arranged, goal, heaviest=str(heaviest or RECOMPUTES[-1])),
+                workers=self.workers,
             )
             for arranged in arrangements(self.problem)
         )
 
     def explore(self) -> None:
         """Look at nodes, best bound first, until the bound passes the cutoff or time is up."""
+        with closing(self.workers):
+            self._explore()
+
+    def _explore(self) -> None:
         for tree in self.trees:
             tree.plant(self.leaders.cutoff())
         self.taken = inf

@@ -10,6 +10,7 @@ from costmodels.arrays import combine
 from costmodels.batch import Batch, Floats
 from solver.search.bounds import Bounds
 from solver.search.space import LEVELS, Space
+from solver.search.workers import Workers
 
 
 @dataclass(slots=True)
@@ -71,6 +72,7 @@ class Tree:
     problem: Problem
     space: Space
     bounds: Bounds
+    workers: Workers
     pools: tuple[Pool, ...] = field(default_factory=lambda: tuple(Pool() for _ in LEVELS))
     pruned: int = 0
 
@@ -87,7 +89,7 @@ class Tree:
     def open(self, nodes: Batch, least: Floats, *, level: int, cutoff: float) -> None:
         """Put the children of nodes into the pool of their level, but those that are ruled out."""
         children, parents = self.space.refine(nodes, level)
-        found = np.maximum(self.bounds.of(children, level), least[parents])
+        found = np.maximum(self.workers.bound(self.bounds, children, level), least[parents])
         keep = np.isfinite(found) & (found <= cutoff)
         self.pruned += len(keep) - int(keep.sum())
         self.pools[level].push(children.take(keep), found[keep])
