@@ -148,20 +148,29 @@ def _what_binds(problem: Problem, plan: Plan, stages: tuple[StageLoad, ...], sec
     return (
         f"stage {slowest.stage} of {len(stages)} sets the pace: {slowest.num_layers} layers, {pace} a micro-batch",
         f"stage {fullest.stage} has least memory left: {left} of {limit}",
-        _what_memory_costs(problem, plan, seconds_each),
+        *_what_memory_costs(problem, plan, seconds_each),
     )
 
 
-def _what_memory_costs(problem: Problem, plan: Plan, seconds_each: float) -> str:
-    """Say whether the memory limit costs time, by searching without it."""
-    ample = with_memory(problem, lambda _has: AMPLE_MEMORY)
-    answer = attempt(ample, SearchOptions(time_limit_seconds=seconds_each))
-    step = plan.estimate.step_seconds
-    if not answer.complete:
+def _what_memory_costs(problem: Problem, plan: Plan, seconds_each: float) -> tuple[str, ...]:
+    """Say whether the memory limit costs time, by searching with and without it; a plan may be slower for its pins."""
+    step, options = plan.estimate.step_seconds, SearchOptions(top=0, time_limit_seconds=seconds_each)
+    now = attempt(problem, options, reach=step * (1 - NOTABLE))
+    said: tuple[str, ...] = ()
+    if now.found is not None:
+        step = now.found.step_seconds
+        faster = (
+            f"a plan of {format_seconds(step)} a step fits too: this one was pinned, cut short or not made for speed"
+        )
+        said = (faster,)
+    answer = attempt(with_memory(problem, lambda _has: AMPLE_MEMORY), options)
+    if not (now.complete and answer.complete):
         least = format_seconds(answer.bound)
-        return f"memory may bind: with enough of it no step takes less than {least}; the time did not suffice for more"
+        may = f"memory may bind: with enough of it no step takes less than {least}; the time did not suffice for more"
+        return (*said, may)
     assert answer.found is not None, "what fits still fits with more memory"
     saved = 1 - answer.found.step_seconds / step
     if saved <= NOTABLE:
-        return "memory does not bind: with more of it no plan would be faster"
-    return f"memory binds: with enough of it a step would take {format_seconds(step * (1 - saved))}, {saved:.1%} less"
+        return (*said, "memory does not bind: with more of it no plan would be faster")
+    binds = f"memory binds: with enough of it a step would take {format_seconds(step * (1 - saved))}, {saved:.1%} less"
+    return (*said, binds)

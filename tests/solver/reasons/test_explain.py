@@ -4,6 +4,7 @@ import pytest
 
 from autoplan.errors import ConfigurationError, ProfileError
 from autoplan.spec import Configuration
+from autoplan.units import format_seconds
 from costmodels.batch import RECOMPUTES
 from costmodels.estimate import estimate, timeline
 from solver.assemble import assemble
@@ -16,7 +17,8 @@ from tests.solver.problems import make_model, make_problem, make_profile
 
 def make_plan(problem, **fix):
     best = search(problem, SearchOptions(fix=fix)).best
-    return assemble(problem, best.configuration, best.cuts, estimate=estimate(problem, best.configuration, best.cuts))
+    costs = estimate(problem, best.configuration, best.cuts, layers=best.layers)
+    return assemble(problem, best.configuration, best.cuts, recompute=best.recompute, estimate=costs)
 
 
 def test_shares_are_of_the_whole_step_and_largest_first():
@@ -36,6 +38,15 @@ def test_the_slowest_stage_and_the_fullest_are_named():
     for stage in explanation.stages:
         assert stage.memory_bytes + stage.headroom_bytes == explanation.memory_limit_bytes
     assert sum(stage.num_layers for stage in explanation.stages) == 6
+
+
+def test_what_pins_cost_is_not_put_down_to_memory():
+    ample = with_memory(make_problem(), lambda _: 2**50)
+    free, pinned = make_plan(ample), make_plan(ample, micro_batch=1, recompute="none", pp=2)
+    assert pinned.estimate.step_seconds > free.estimate.step_seconds
+    *_, faster, binds = explain(pinned, seconds_each=60.0).binds
+    assert faster.startswith(f"a plan of {format_seconds(free.estimate.step_seconds)} a step fits too")
+    assert binds.startswith("memory does not bind")
 
 
 def test_memory_binds_where_more_of_it_would_be_faster():
