@@ -158,6 +158,7 @@ class LayerProgram:
         solver.parameters.num_workers = 1
         solver.parameters.random_seed = 0
         solver.parameters.interleave_search = True
+        solver.parameters.cp_model_presolve = False  # that of OR-Tools 9.15 may lose solutions, and is no faster here
         if self._memory:
             solver.parameters.max_deterministic_time = MOST_MEMORY_EFFORT
         solver.parameters.catch_sigint_signal = False

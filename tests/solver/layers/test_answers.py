@@ -21,6 +21,24 @@ PINS = {
     "both": {"stage_layers": {1: 3}, "modes": {3: 1}},
     "cuts": {"cuts": (0, 1, 4, 6)},
 }
+LOST_IN_PRESOLVE = (
+    {
+        "pattern": ("mamba", "mamba", "mamba", "mamba", "experts", "mamba", "experts"),
+        "vocab": 8192,
+        "num_microbatches": 6,
+        "seq_len": 2048,
+        "intra": 1e8,
+    },
+    {
+        "pattern": ("huge",) * 6,
+        "num_microbatches": 3,
+        "seq_len": 128,
+        "intra": 1e9,
+        "kind": "cpu",
+        "recompute": "selective",
+    },
+)
+"""What CP-SAT of OR-Tools 9.15 has no or worse solutions of with its presolve."""
 
 
 @given(case=cases())
@@ -79,6 +97,12 @@ def test_the_best_that_keeps_the_pins_is_found(pins, share, solver):
     best = check_exact(case, solver)
     assert all(best.layers[layer] == mode for layer, mode in kept.get("modes", {}).items())
     assert all(np.diff(best.cuts)[stage] == size for stage, size in kept.get("stage_layers", {}).items())
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("given", LOST_IN_PRESOLVE, ids=["by infeasibility", "by optimality"])
+def test_no_solution_is_lost_before_the_search(given, solver):
+    check_exact(make_case(pp=4, dp_replicate=2, schedule="zb-h1", share=0.5, **given), solver)
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
