@@ -30,7 +30,7 @@ from solver.proof.candidates import every_configuration
 from solver.proof.splits import EverySplit, Shape
 from solver.reasons.changes import with_memory
 from solver.search.inner import fastest_cuts
-from solver.stages import Answer, Pipeline, least_bytes, pipelines
+from solver.stages import Answer, Pipeline, Pipelines, least_bytes
 
 SOLVERS: tuple[Solver, ...] = ("dp", "milp", "cp-sat")
 SCHEDULES: tuple[Schedule, ...] = ("gpipe", "1f1b", "zb-h1")
@@ -129,7 +129,7 @@ def _with_all_splits(said: str, problem: Problem, row: Batch, share: float) -> I
     found = evaluate(problem, parts[0].batch)
     needed = found.needed_bytes
     limit = ceil(needed.min()) - 1 if share < 0 else ceil(np.quantile(needed, share))
-    (pipeline,) = pipelines(problem, row)
+    (pipeline,) = Pipelines.of(problem, row)
     fits = found.fits & (needed <= limit)
     best = float(np.where(fits, found.step_seconds, inf).min())
     return Instance(said=said, pipeline=replace(pipeline, most_bytes=float(limit)), best=best)
@@ -140,7 +140,7 @@ def deep_instances() -> Iterator[Instance]:
     for model, cluster, global_batch, configuration in DEEP:
         problem = make_problem(model, cluster=cluster, global_batch=global_batch, seq_len=4096)
         whole = np.asarray([[0] * configuration.pp + [problem.model.num_layers]])
-        (pipeline,) = pipelines(problem, Batch.of([configuration], whole))
+        (pipeline,) = Pipelines.of(problem, Batch.of([configuration], whole))
         said = f"{model}, {configuration.schedule}, pp {configuration.pp}, {problem.model.num_layers} layers"
         yield Instance(said=said, pipeline=replace(pipeline, most_bytes=TIGHT * least_bytes(pipeline)), best=None)
 
