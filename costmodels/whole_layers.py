@@ -19,8 +19,8 @@ from autoplan.spec import ModelSpec
 from costmodels.batch import Batch, Bools, Floats, Ints
 from costmodels.stage_costs import StageCosts
 
-HALVINGS = 20
-"""How often what lies between the mean and a time that suffices is halved: a millionth of it is left."""
+HALVINGS = 14
+"""How often what lies between the mean and a time that suffices is halved: less than a ten-thousandth of it is left."""
 
 
 def longest_stage(model: ModelSpec, turn: Floats, pp: Ints, mean: Floats) -> Floats:
@@ -75,14 +75,21 @@ class _Stages:
         ]
 
     def longest(self) -> Floats:
-        """Return the least (n,) that the longest stage takes."""
+        """Return the least (n,) that the longest stage takes; the mean of all where memory does not count at that."""
         lightest = self.turns[0][:, 0]
-        mean = (self.once.sum(axis=1) + self.count * lightest) / self.once.shape[1]
+        found = (self.once.sum(axis=1) + self.count * lightest) / self.once.shape[1]
         slowest = self.once.max(axis=1) + self.count * np.max(self.turns, axis=0)[:, 0] * (1 + 1e-9)
-        found = np.full(len(mean), np.inf)
-        possible = np.flatnonzero(self._have_room(np.arange(len(mean)))(slowest))
-        found[possible] = _least(self._have_room(possible), mean[possible], slowest[possible])
+        full = np.flatnonzero(~self._are_roomy(found + lightest))
+        possible = self._have_room(full)(slowest[full])
+        found[full[~possible]] = np.inf
+        some = full[possible]
+        found[some] = _least(self._have_room(some), found[some], slowest[some])
         return found
+
+    def _are_roomy(self, longest: Floats) -> Bools:
+        """Return which configurations (n,) have as much memory on every stage as they have time of `longest` for."""
+        roomy: Bools = ((longest[:, None] - self.once) / self.turns[0] <= self.room / self.weighs[0]).all(axis=1)
+        return roomy
 
     def _have_room(self, rows: Ints) -> Callable[[Floats], Bools]:
         """Return a function that says which of some configurations have room for all layers within some time."""

@@ -19,7 +19,7 @@ import numpy as np
 from costmodels.batch import Batch, Floats
 from solver.search.bounds import Bounds
 
-PART = 2048
+PART = 4096
 """Nodes that are bounded together."""
 LONG = 20_000
 """Nodes after which a search has proved long enough for other processes to be worth their start."""
