@@ -7,10 +7,11 @@ from math import inf
 import numpy as np
 
 from autoplan.spec import Problem
+from autoplan.spec.arrangement import is_mixed
 from autoplan.spec.plan import Solver
 from costmodels.batch import RECOMPUTES, Batch, Cuts, Floats
 from costmodels.cuts import chunk_cuts
-from costmodels.evaluation import bound_cuts
+from costmodels.evaluation import bound_cuts, evaluate
 from solver.pins import LayerPins
 from solver.search.bounds import Bounds
 from solver.search.families import find_families, find_shardings
@@ -148,8 +149,16 @@ class _Inner:
         return fastest_cuts(pipeline, solver=self.solver, cutoff=reach, stop=self.stop)
 
     def _value(self, row: Batch, answer: Answer) -> float:
-        """Return what the answer's bound on time says of the value."""
-        return float(self.bounds.value(row, np.asarray([answer.bound_seconds]))[0])
+        """Return what the answer's bound on time says of the value.
+
+        Where busy time counts, it is what all layers take that repeat nothing. On devices of one kind that is the same
+        with any cuts.
+        """
+        bounds, seconds = self.bounds, np.asarray([answer.bound_seconds])
+        if answer.best is None or not bounds.goal.per_busy_second or is_mixed(bounds.problem.cluster):
+            return float(bounds.value(row, seconds)[0])
+        plain = replace(_with(row, answer.best), layers=np.zeros((1, len(answer.best.layers)), dtype=np.int8))
+        return float(bounds.goal.bound(seconds, busy_seconds=evaluate(bounds.problem, plain).busy_seconds)[0])
 
 
 def _with(row: Batch, best: Solution) -> Batch:
