@@ -77,7 +77,7 @@ class _Stages:
     def longest(self) -> Floats:
         """Return the least (n,) that the longest stage takes; the mean of all where memory does not count at that."""
         lightest = self.turns[0][:, 0]
-        found = (self.once.sum(axis=1) + self.count * lightest) / self.once.shape[1]
+        found: Floats = (self.once.sum(axis=1) + self.count * lightest) / self.once.shape[1]
         slowest = self.once.max(axis=1) + self.count * np.max(self.turns, axis=0)[:, 0] * (1 + 1e-9)
         full = np.flatnonzero(~self._are_roomy(found + lightest))
         possible = self._have_room(full)(slowest[full])
@@ -88,7 +88,8 @@ class _Stages:
 
     def _are_roomy(self, longest: Floats) -> Bools:
         """Return which configurations (n,) have as much memory on every stage as they have time of `longest` for."""
-        roomy: Bools = ((longest[:, None] - self.once) / self.turns[0] <= self.room / self.weighs[0]).all(axis=1)
+        wanted = (longest[:, None] - self.once) / self.turns[0]
+        roomy: Bools = np.all(wanted <= self.room / self.weighs[0], axis=1)
         return roomy
 
     def _have_room(self, rows: Ints) -> Callable[[Floats], Bools]:
