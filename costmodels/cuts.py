@@ -10,6 +10,9 @@ For several chunks a rank the rules of `chunk_cuts` are, in this order,
   first ranks and on the way down, or on the last ones and on the way up;
 - late ranks, interleaved only: the same, but ranks that begin later and end sooner have less to do. A rank begins after
   the forwards of the chunks before its first, and ends before their backwards: half of that counts as work of its own.
+
+Where all devices are of one kind those are left out in which an inner rank, or a chunk of an inner rank, has fewer
+layers than the one with fewest in even cuts: what such a rank holds is then known (`costmodels.chunk_bounds`).
 """
 
 from collections.abc import Iterator
@@ -18,11 +21,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from autoplan.spec import ModelSpec, Problem
+from autoplan.spec.arrangement import is_mixed
 from autoplan.spec.problem import num_microbatches
 from costmodels.balance import balance_ranks, divide_loop, divide_v, even_chunks, refine_v
-from costmodels.batch import Batch, Cuts, Floats, Ints, even_cuts
+from costmodels.batch import Batch, Bools, Cuts, Floats, Ints, even_cuts
+from costmodels.chunk_bounds import fewest_layers
 from costmodels.coefficients import Coefficients
 from costmodels.distinct import distinct
+from costmodels.least_costs import shard_all
 from costmodels.pipeline import V_PLACED, among, rank_table
 from costmodels.resolved import resolve
 from costmodels.unit_costs import alike_units, costs_of_zones
@@ -67,27 +73,45 @@ def chunk_cuts(problem: Problem, batch: Batch) -> tuple[Batch, Ints]:
     """Return configurations of several chunks a rank with each of the cuts that are worth considering.
 
     Which of the `batch` each one is comes besides, (k,) ascending; those of one configuration are in the order of the
-    rules, at most five, and no two alike.
+    rules, at most five, and no two alike. They are the same however data parallelism is sharded: what it adds to a
+    micro-batch is left out.
     """
+    sharded = shard_all(batch)
+    unit, _ = alike_units(sharded)
+    key, first = distinct(unit, batch.virtual_stages, among(batch.schedule, V_PLACED).astype(np.int64))
+    cuts, start = _cuts_of_all(problem, sharded.take(first))
+    count = np.diff(start)[key]
+    index = np.repeat(np.arange(len(batch)), count)
+    place = np.arange(len(index)) - np.repeat(np.cumsum(count) - count, count)
+    return replace(batch.take(index), cuts=cuts[start[key][index] + place]), index
+
+
+def _cuts_of_all(problem: Problem, batch: Batch) -> tuple[Cuts, Ints]:
+    """Return the cuts (k, C + 1) of all configurations, one after the other, and where those of each start (n + 1,)."""
     model, (index, first) = problem.model, alike_units(batch)
     zones = find_zones(problem, batch)
     seconds = costs_of_zones(problem, batch.take(first), None, zones.groups).seconds
-    turns = (seconds.all_forward + seconds.all_backward)[index].reshape(len(batch), len(zones), -1)
+    turns = seconds.all_forward - seconds.data_forward + seconds.all_backward - seconds.data_backward
+    turns = turns[index].reshape(len(batch), len(zones), -1)
     counts = np.bincount(model.layer_blocks, minlength=len(model.blocks))
     of_zones = turns[..., : len(counts)] @ counts
     pace = zones.of_ranks(of_zones / of_zones[:, :1]) * np.ones((1, int(batch.pp.max())))
     m, width = num_microbatches(problem, batch), int(batch.chunks.max()) + 1
     rows, cuts = [], []
+    uniform = not is_mixed(problem.cluster)
     for pipelines in _alike_pipelines(model, batch, turns[:, 0], pace):
         earlier: list[Cuts] = []
         for found in pipelines.worth_considering(m[pipelines.rows]):
             new = np.all([(found != other).any(axis=1) for other in earlier], axis=0) & np.ones(len(found), np.bool_)
+            if uniform and earlier:
+                new &= pipelines.have_enough(found)
             rows.append(pipelines.rows[new])
             cuts.append(_padded(found[new], width, model.num_layers))
             earlier.append(found)
     every = np.concatenate(rows)
     order = np.argsort(every, kind="stable")
-    return replace(batch.take(every[order]), cuts=np.concatenate(cuts)[order]), every[order]
+    start = np.concatenate([[0], np.cumsum(np.bincount(every, minlength=len(batch)))])
+    return np.concatenate(cuts)[order], start
 
 
 def _padded(cuts: Ints, width: int, num_layers: int) -> Cuts:
@@ -132,6 +156,15 @@ class _Pipelines:
             late = self._arrivals() * BEGINNING / num_microbatches[:, None]
             ranks = [self.even_ranks(first=True), self.even_ranks(first=True, besides=late)]
         return [self.even(), self.with_ends(), self.timed(), *ranks]
+
+    def have_enough(self, cuts: Ints) -> Bools:
+        """Return which cuts (n, C + 1) have as many layers on every inner rank, and its chunks, as even ones have."""
+        of_rank, of_chunk = fewest_layers(self.num_layers, self.ranks, self.pace.shape[1])
+        layers = np.diff(cuts, axis=1)
+        held = layers @ (self.ranks[:, None] == np.arange(self.pace.shape[1]))
+        inner = (self.ranks > 0) & (self.ranks < self.pace.shape[1] - 1)
+        enough: Bools = (held[:, 1:-1] >= of_rank).all(axis=1) & (layers[:, inner] >= of_chunk).all(axis=1)
+        return enough
 
     def even(self) -> Ints:
         """Return the same number of layers in every chunk, as far as it divides."""

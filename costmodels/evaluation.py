@@ -21,6 +21,7 @@ from costmodels.stage_costs import PER_CONFIGURATION, StageCosts, count_units, s
 from costmodels.step_terms import bound_ranks, busy_seconds, finish_ranks, sends_block, step_terms, step_total
 from costmodels.uneven import find_pace, least_shared
 from costmodels.unit_costs import UnitCosts, alike_units, costs_of_zones, rows_bytes
+from costmodels.unit_seconds import UnitSeconds
 from costmodels.zone_bounds import bound_any_cuts
 from costmodels.zones import Zones, find_zones
 
@@ -116,7 +117,7 @@ def evaluate(problem: Problem, batch: Batch, *, coefficients: Coefficients | Non
 class CutBounds:
     """What n configurations cost at least with their own cuts: `step_seconds` (n,) are a lower bound, bytes are exact.
 
-    The others are as in `Evaluation`.
+    What does not fit has inf `step_seconds`. The others are as in `Evaluation`.
     """
 
     step_seconds: Floats
@@ -130,7 +131,7 @@ def bound_cuts(problem: Problem, batch: Batch) -> CutBounds:
     They are within a few percent of what `evaluate` says, and of equal stages often the same.
     """
     found = CutBounds(
-        step_seconds=np.empty(len(batch)),
+        step_seconds=np.full(len(batch), np.inf),
         peak_memory_bytes=np.empty(len(batch)),
         fits=np.empty(len(batch), dtype=np.bool_),
     )
@@ -142,8 +143,22 @@ def bound_cuts(problem: Problem, batch: Batch) -> CutBounds:
 def _bound_block(problem: Problem, batch: Batch, rows: Ints, found: CutBounds) -> None:
     """Enter the bounds of a block, whose configurations are `rows` of all."""
     costs, zones, index = _block_units(problem, batch, None)
-    plain = count_units(problem.model, batch)
-    pace = find_pace(problem, batch, zones, take_rows(costs.seconds, index), plain)
+    counts = count_units(problem.model, batch)
+    held = _rank_memory(problem, batch, zones.spread(batch, counts), zones, *rows_bytes(problem, batch, costs, index))
+    peak, limit = zones.tightest(held)
+    found.peak_memory_bytes[rows], found.fits[rows] = peak, peak <= limit
+    fit = np.flatnonzero(peak <= limit)
+    if len(fit):
+        seconds = take_rows(costs.seconds, np.arange(len(batch))[index][fit])
+        step = _bound_steps(problem, batch.take(fit), costs, seconds, zones.take(fit), counts[fit])
+        found.step_seconds[rows[fit]] = step * ROUNDING
+
+
+def _bound_steps(
+    problem: Problem, batch: Batch, costs: UnitCosts, seconds: UnitSeconds, zones: Zones, plain: Floats
+) -> Floats:
+    """Return lower bounds (n,) on the steps of configurations whose units take `seconds`."""
+    pace = find_pace(problem, batch, zones, seconds, plain)
     counts, blocking = pace.zones.spread(batch, plain), sends_block(problem, costs.resolved.hardware)
     finish = bound_ranks(
         batch,
@@ -152,7 +167,7 @@ def _bound_block(problem: Problem, batch: Batch, rows: Ints, found: CutBounds) -
         num_microbatches=pace.num_microbatches,
         send_blocks=np.full(len(batch), blocking),
     )
-    step = step_total(
+    return step_total(
         batch,
         pace.seconds,
         counts,
@@ -160,11 +175,6 @@ def _bound_block(problem: Problem, batch: Batch, rows: Ints, found: CutBounds) -
         step_seconds=costs.resolved.rates.step_seconds,
         jitter=costs.jitter,
     )
-    here = counts if pace.taken is None else zones.spread(batch, plain)
-    held = _rank_memory(problem, batch, here, zones, *rows_bytes(problem, batch, costs, index))
-    peak, limit = zones.tightest(held)
-    found.step_seconds[rows] = step * ROUNDING
-    found.peak_memory_bytes[rows], found.fits[rows] = peak, peak <= limit
 
 
 def memory_limit(problem: Problem) -> int:

@@ -27,7 +27,7 @@ CHOICES: dict[str, tuple[PinValue, ...]] = {
     "schedule": get_args(Schedule),
     "recompute": get_args(Recompute),
 }
-SEARCHED: tuple[Schedule, ...] = ("gpipe", "1f1b", "zb-h1")
+SEARCHED: tuple[Schedule, ...] = ("gpipe", "1f1b", "zb-h1", "interleaved", "zb-v", "dualpipe-v")
 """The schedules that are searched; the others are estimated one configuration at a time."""
 UNORDERED = frozenset({"schedule", "recompute", "sequence_parallel", "cp_method", "uneven_shares"})
 NAMES = tuple(item.name for item in fields(Configuration))

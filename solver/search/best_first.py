@@ -30,6 +30,7 @@ from autoplan.spec.plan import Alternative, Search
 from costmodels.batch import RECOMPUTES, Batch, Floats
 from solver.objectives import goal_of
 from solver.options import SearchOptions
+from solver.pins import LayerPins
 from solver.reasons import infeasible
 from solver.result import Attempt, Found, Phase, Progress, SearchResult
 from solver.search.bounds import Bounds
@@ -123,11 +124,12 @@ class _Run:
         goal, heaviest = goal_of(self.problem, self.options.objective), self.options.fix.get("recompute")
         self.solver = require_solver(self.problem, self.options)
         self.leaders = Leaders(goal=goal, top=self.options.top, reach=self.reach)
+        free = LayerPins.parse(self.options.pins).cuts is None
         self.trees = tuple(
             Tree(
                 problem=arranged,
                 space=Space(arranged, self.options),
-                bounds=Bounds(arranged, goal, heaviest=str(heaviest or RECOMPUTES[-1])),
+                bounds=Bounds(arranged, goal, heaviest=str(heaviest or RECOMPUTES[-1]), cuts_by_rule=free),
                 workers=self.workers,
             )
             for arranged in arrangements(self.problem)

@@ -21,6 +21,7 @@ import numpy as np
 from autoplan.spec import Problem
 from costmodels.batch import RECOMPUTES, Batch, Floats
 from costmodels.bounds import bound_bytes
+from costmodels.chunk_bounds import bound_alike
 from costmodels.estimate import memory_limit, stage_costs
 from costmodels.forced import bound_tier, least_of
 from costmodels.ideal import ideal_seconds
@@ -34,11 +35,15 @@ MODES = len(RECOMPUTES)
 
 @dataclass(frozen=True)
 class Bounds:
-    """The bounds of a problem's nodes; no layer may repeat more than `heaviest`."""
+    """The bounds of a problem's nodes; no layer may repeat more than `heaviest`.
+
+    With `cuts_by_rule` several chunks a rank have the cuts of the rules, and not those that are pinned.
+    """
 
     problem: Problem
     goal: Goal
     heaviest: str = "full"
+    cuts_by_rule: bool = True
 
     def of(self, nodes: Batch, level: int) -> Floats:
         """Return the bounds (n,) of nodes whose axes are decided up to and with `level`."""
@@ -108,9 +113,19 @@ class Bounds:
         Stages, embedding and head cost what `ends` say, or `modes` where these are None.
         """
         model, each = self.problem.model, [costs.least_of_zones() for costs in modes]
-        least = least_of(each, each if ends is None else [costs.least_of_zones() for costs in ends])
-        limit = memory_limit(self.problem)
-        seconds = bound_tier(model, nodes, each, least, memory_limit=limit, whole_layers=whole_layers)
+        of_ends = each if ends is None else [costs.least_of_zones() for costs in ends]
+        least = least_of(each, of_ends)
+        limit, seconds = memory_limit(self.problem), np.empty(len(nodes))
+        one, several = np.flatnonzero(nodes.virtual_stages == 1), np.flatnonzero(nodes.virtual_stages > 1)
+        if len(one):
+            some = [costs.take(one) for costs in each]
+            seconds[one] = bound_tier(
+                model, nodes.take(one), some, least.take(one), memory_limit=limit, whole_layers=whole_layers
+            )
+        if len(several):
+            some, end = [costs.take(several) for costs in each], [costs.take(several) for costs in of_ends]
+            found = bound_alike(model, nodes.take(several), some, end, memory_limit=limit, by_rule=self.cuts_by_rule)
+            seconds[several] = found
         return self.value(nodes, np.maximum(seconds, bound_zones(model, nodes, modes)), least)
 
 

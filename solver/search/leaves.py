@@ -19,6 +19,8 @@ from solver.search.inner import fastest_cuts
 from solver.search.space import trim_cuts
 from solver.stages import Answer, Pipeline, Pipelines, Solution, StagePins, leanest_cuts
 
+AT_FIRST = 256
+"""Configurations of several chunks a rank that are looked at before others, twice as many each time."""
 TOGETHER = 32
 """Configurations with their cuts that are costed at a time."""
 
@@ -62,7 +64,9 @@ def solve(
         whole = _with_whole_cuts(problem, configurations.take(singles))
         yield Solved(count=len(singles), found=whole, left=first)
     if len(chunked):
-        several_chunks = _with_chunk_cuts(bounds, configurations.take(chunked), pins, cutoff=cutoff, stop=stop)
+        several_chunks = _with_chunk_cuts(
+            bounds, configurations.take(chunked), least[chunked], pins, cutoff=cutoff, stop=stop
+        )
         for candidates in several_chunks:
             yield Solved(count=0, found=candidates, left=first)
         if stop():
@@ -167,12 +171,33 @@ def _with(row: Batch, best: Solution) -> Batch:
 
 
 def _with_chunk_cuts(
-    bounds: Bounds, configurations: Batch, pins: LayerPins, *, cutoff: Callable[[], float], stop: Callable[[], bool]
+    bounds: Bounds,
+    configurations: Batch,
+    least: Floats,
+    pins: LayerPins,
+    *,
+    cutoff: Callable[[], float],
+    stop: Callable[[], bool],
 ) -> Iterator[Batch]:
     """Yield configurations of several chunks a rank with those cuts of the rules that may be good enough.
 
-    They come some at a time; what a bound with its own cuts rules out is not costed.
+    `least` are the bounds of the configurations, in ascending order. They come some at a time, more and more, so that
+    the first ones rule out others; what a bound with its own cuts rules out is not costed.
     """
+    size, start = AT_FIRST, 0
+    while start < len(configurations):
+        rows = np.arange(start, min(start + size, len(configurations)))
+        size, start = 2 * size, start + size
+        rows = rows[least[rows] <= cutoff()]
+        if not len(rows) or stop():
+            return
+        yield from _some_with_chunk_cuts(bounds, configurations.take(rows), pins, cutoff=cutoff, stop=stop)
+
+
+def _some_with_chunk_cuts(
+    bounds: Bounds, configurations: Batch, pins: LayerPins, *, cutoff: Callable[[], float], stop: Callable[[], bool]
+) -> Iterator[Batch]:
+    """Yield configurations of several chunks a rank with their cuts, those of least bound first."""
     candidates = _chunk_candidates(bounds.problem, configurations, pins)
     if not len(candidates):
         return

@@ -79,6 +79,14 @@ def test_what_stands_beside_a_configuration_changes_nothing():
         assert cuts[:, :width].tolist() == alone.cuts.tolist()
 
 
+def test_cuts_are_the_same_however_data_parallelism_is_sharded():
+    problem = make_problem(llama_like(num_layers=16), make_cluster(make_group(2, 8)), global_batch=64)
+    whole = Configuration(dp_replicate=4, pp=4, schedule="interleaved", virtual_stages=2)
+    sharded = Configuration(dp_shard=4, zero_stage=3, pp=4, schedule="interleaved", virtual_stages=2)
+    _, _, (cuts, others) = rows_of(problem, make_batch(problem, whole, sharded))
+    assert cuts.tolist() == others.tolist()
+
+
 def heavy_head(layers):
     """A model whose head takes longer than some layers."""
     model = llama_like(num_layers=layers, hidden_size=512, num_heads=8, num_kv_heads=8, head_dim=64, width=1024)

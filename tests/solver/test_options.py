@@ -34,7 +34,7 @@ def test_pins_are_read_with_their_types():
         ("zero_stage=4", "one of 0, 1, 2, 3"),
         ("sequence_parallel=1", "one of false, true"),
         ("schedule=__import__('os')", "one of gpipe, 1f1b"),
-        ("schedule=zb-v", "the search has gpipe, 1f1b and zb-h1; `autoplan estimate` takes zb-v"),
+        ("schedule=zb-1p", "interleaved, zb-v and dualpipe-v; `autoplan estimate` takes zb-1p"),
         ("cp_method=star", "one of ulysses, allgather, ring"),
         ("recompute_layers=-1", "whole number of 0 or more"),
     ],
@@ -97,8 +97,8 @@ def test_a_pin_given_twice_is_refused():
 def test_pins_are_checked_however_the_options_were_made():
     with pytest.raises(ConfigurationError, match="--fix tp=x: tp is a whole number"):
         SearchOptions(fix={"tp": "x"})
-    with pytest.raises(ConfigurationError, match="--fix schedule=interleaved: the search has"):
-        SearchOptions(fix={"schedule": "interleaved"})
+    with pytest.raises(ConfigurationError, match="--fix schedule=zb-2p: the search has"):
+        SearchOptions(fix={"schedule": "zb-2p"})
     with pytest.raises(ConfigurationError, match="--fix zero_stage=true"):
         SearchOptions(fix={"zero_stage": True})
     with pytest.raises(ConfigurationError, match="--time-limit"):

@@ -1,5 +1,7 @@
 """Pins of layers and stages are kept by whole searches, or nothing is found."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -49,6 +51,13 @@ def test_pinned_cuts_of_several_chunks_are_kept(schedule, problem):
     found = search(problem, {"cuts": "0,1,2,4,6"}, schedule=schedule)
     assert found.cuts == (0, 1, 2, 4, 6)
     costs_what_it_says(problem, found)
+
+
+def test_pinned_cuts_may_leave_inner_ranks_with_fewer_layers_than_any_rule(problem):
+    twelve = replace(problem, model=make_model(layers=12))
+    found = search(twelve, {"cuts": "0,2,3,5,7,8,10,11,12"}, schedule="zb-v")
+    assert np.diff(found.cuts).tolist() == [2, 1, 2, 2, 1, 2, 1, 1]
+    costs_what_it_says(twelve, found)
 
 
 @pytest.mark.parametrize(("schedule", "first_rank"), [("1f1b", [0]), ("zb-v", [0, 3])])
