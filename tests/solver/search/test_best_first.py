@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autoplan.errors import NoPlanError
+from costmodels.cuts import chunk_cuts
 from costmodels.estimate import evaluate
 from solver.options import SearchOptions
 from solver.result import simplicity
@@ -23,18 +24,28 @@ ROOT = Path(__file__).parents[3]
 
 
 def brute_force(problem, options):
-    """The fastest time of every kind of plan that fits, over all cuts, where layers repeat nothing."""
+    """The fastest time of every kind of plan that fits, over all its cuts, where layers repeat nothing."""
     space = enumerate_space(problem, options)
-    times = {}
+    least = np.full(len(space), inf)
     for pp in np.unique(space.pp):
-        cuts, rows = every_cut(problem.model.num_layers, pp), np.flatnonzero(space.pp == pp)
-        batch = replace(space.take(np.repeat(rows, len(cuts))), cuts=np.tile(cuts, (len(rows), 1)))
-        evaluation = evaluate(problem, batch)
-        seconds = np.where(evaluation.fits, evaluation.step_seconds, inf).reshape(len(rows), -1).min(axis=1)
-        for i, s in zip(rows, seconds, strict=True):
-            kind = kind_without_layers(space.configuration(i))
-            times[kind] = min(times.get(kind, inf), s)
-    return {kind: s for kind, s in times.items() if s < inf}
+        rows = np.flatnonzero((space.pp == pp) & (space.virtual_stages == 1))
+        cuts = every_cut(problem.model.num_layers, pp)
+        each = np.repeat(rows, len(cuts))
+        enter(least, each, problem, replace(space.take(each), cuts=np.tile(cuts, (len(rows), 1))))
+    if len(several := np.flatnonzero(space.virtual_stages > 1)):
+        batch, index = chunk_cuts(problem, space.take(several))
+        enter(least, several[index], problem, batch)
+    times = {}
+    for i in np.flatnonzero(least < inf):
+        kind = kind_without_layers(space.configuration(i))
+        times[kind] = min(times.get(kind, inf), least[i])
+    return times
+
+
+def enter(least, rows, problem, batch):
+    """Keep the least time of what fits of a batch, whose configurations have the places `rows` in `least`."""
+    evaluation = evaluate(problem, batch)
+    np.minimum.at(least, rows, np.where(evaluation.fits, evaluation.step_seconds, inf))
 
 
 def kind_without_layers(configuration):
