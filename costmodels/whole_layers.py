@@ -114,7 +114,7 @@ def _most_layers(seconds: Floats, room: Floats, turns: Sequence[Floats], weighs:
             of_j = (seconds * weighs[i] - room * turns[i]) / across
             of_i = (room * turns[j] - seconds * weighs[j]) / across
             both = (across != 0) & (of_i >= 0) & (of_j >= 0)
-        most = np.where(both, np.maximum(most, of_i + of_j), most)
+            most = np.where(both, np.maximum(most, of_i + of_j), most)
     return most
 
 
