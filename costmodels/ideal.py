@@ -9,12 +9,16 @@ from costmodels.batch import Batch, Floats
 from costmodels.flops import model_flops
 from costmodels.precision import PRECISIONS
 
+ON_THE_WAY = 2 / 3
+"""The least share of the FLOPs that are no weight gradients: they are a third of a product's, none of attention's."""
+
 
 def ideal_seconds(problem: Problem, batch: Batch) -> Floats:
     """Return the seconds (n,) of a step that does nothing but the model's FLOPs, at the devices' highest peaks.
 
-    All devices do all of them together, and a micro-batch goes through the model on tp·cp devices at a time. Nothing is
-    said of a problem with a profile: measured layers are what they are, whatever a data sheet says.
+    All devices do all of them together, and a micro-batch goes through the model and back on tp·cp devices at a time;
+    weight gradients may come later, on all pipeline ranks at once. Nothing is said of a problem with a profile, since
+    measured layers are what they are, whatever a data sheet says.
     """
     if problem.profile is not None:
         return np.zeros(len(batch))
@@ -22,7 +26,7 @@ def ideal_seconds(problem: Problem, batch: Batch) -> Floats:
     flops = model_flops(problem.model, problem.workload) * _least_share_of_tokens(problem.model)
     peaks = [_highest_peak(group.device, problem.workload.precision) for group in groups]
     of_all = sum(peak * group.num_nodes * group.devices_per_node for peak, group in zip(peaks, groups, strict=True))
-    way = flops / global_batch * batch.micro_batch / (batch.tp * batch.cp * max(peaks))
+    way = ON_THE_WAY * flops / global_batch * batch.micro_batch / (batch.tp * batch.cp * max(peaks))
     seconds: Floats = np.maximum(way, flops / of_all)
     return seconds
 

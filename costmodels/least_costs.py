@@ -74,7 +74,8 @@ def least_costs(problem: Problem, batch: Batch) -> StageCosts:
 def least_seconds(problem: Problem, batch: Batch) -> Floats:
     """Return what no step (n,) of configurations of the same sizes takes less than, whatever their pipeline is.
 
-    All ranks together have the work of all micro-batches to do, and one micro-batch goes through all of the model.
+    All ranks together have the work of all micro-batches to do, and one micro-batch goes through all of the model and
+    back, but for weight gradients, which schedules may leave for later on several ranks at once.
     """
     return _by_block(_least_seconds, problem, batch)
 
@@ -101,18 +102,19 @@ def _least_seconds(problem: Problem, batch: Batch) -> Floats:
 
     For any weights of devices whose mean is 1 a step is at least the mean of the weighed seconds that devices work.
     """
-    turns, kinds, counts = [], kinds_of(problem), count_model(problem.model)
+    turns, ways, kinds, counts = [], [], kinds_of(problem), count_model(problem.model)
     for kind in kinds:
         passes, rates = _passes(problem, batch, kind.group)
         turn = passes.forward + passes.backward + passes.weight + passes.tensor + passes.context + passes.expert
         turns.append((turn - passes.hidden_forward - passes.hidden_backward)[:, :-1])
+        ways.append(turns[-1] - passes.weight[:, :-1])
     seconds = np.stack([turn @ counts for turn in turns])
     devices = np.array([kind.num_devices for kind in kinds])
     weights = (
         np.ones_like(seconds) if len(kinds) == 1 else devices.sum() / (seconds * (devices / seconds.T).sum(axis=1))
     )
     work = _least_of_all([turn * weight[:, None] for turn, weight in zip(turns, weights, strict=True)]) @ counts
-    way = _least_of_all(turns) @ counts
+    way = _least_of_all(ways) @ counts
     jitter = float(rates.jitter * np.log2(problem.cluster.num_nodes))
     model = np.maximum(work * _microbatches_of_all(problem, batch), way)
     bound: Floats = (model * (1 + jitter) + rates.step_seconds) * ROUNDING
