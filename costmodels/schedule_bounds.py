@@ -8,7 +8,7 @@ are. The γ_r are chosen so that coefficients are equal, which makes them geomet
 
 Every schedule: the last chunk C does m forwards and m input gradients between the first that reaches it and the last
 that leaves it, so that with the way there and back makespan ≥ Σ c + (m − 1)·c_C. A rank works m·T: at least m·W/p with
-W = Σ T, and m times ⌈L/p⌉ of the L layers, of the quickest kind.
+W = Σ T, and m times ⌈L/p⌉ of the L layers, of the quickest kind, or of the layers of any kind alone.
 
 zb-h1, m > p: as for 1f1b (`costmodels.bounds`) with c for T; between the first input gradient and the last forward of
 rank r there are m − p weight gradients besides, and one of the first rank comes last, so that for every r
@@ -47,7 +47,8 @@ zb-v, dualpipe-v: the work of rank r begins after the forwards of the chunks bef
     makespan ≥ Σ_{i<r} f_i + m·T,   makespan ≥ Σ_{i<2p−1−r} f_i − (2(p−r)−1)·f_r + m·T,   T of both chunks.
 
 With half of each and γ_r = (K − φ/2·Σ_{i<r} γ_i)/m a layer has at least the coefficient K·T + (f − φ·T)/2·Σ_{i<r} γ_i −
-(p·K/m − 1)·f, K = φ/2/(1 − (1 − φ/(2m))^p) (`_v_placed`). T is without what pairs of passes hide.
+(p·K/m − 1)·f, K = φ/2/(1 − (1 − φ/(2m))^p) (`_v_placed`). T is without what pairs of passes hide, of which a chunk
+has no more than m − p (`costmodels.pipeline.pairs`).
 
 Weight gradients may be a rank's last jobs, so that a chain that ends on any rank bounds that rank's finish, and what it
 reduces afterwards is at least the `stage`'s; chains that end with the way back bound the first rank's.
@@ -121,7 +122,8 @@ class _Work:
         crossings = _crossings(batch)
         sends = 2 * crossings * costs.send_seconds
         blocking, none = np.where(costs.send_blocks, sends, 0.0), np.zeros(len(batch))
-        hidden = costs.hidden_seconds * among(batch.schedule, OVERLAPPED)[:, None]
+        paired = np.where(among(batch.schedule, OVERLAPPED), np.maximum(m - p, 0) / m, 0.0)
+        hidden = costs.hidden_seconds * paired[:, None]
         later = costs.weight_seconds * (among(batch.schedule, SPLIT) & _knows_weights(costs))[:, None]
         whole = costs.forward_seconds + costs.backward_seconds
         turns = np.column_stack([whole - hidden, blocking, forced])
@@ -129,7 +131,9 @@ class _Work:
         counts = np.column_stack([once, batch.chunks, np.ones_like(p), np.ones_like(p)]).astype(np.float64)
         inside = (whole - later)[:, costs.head] + (whole - later)[:, costs.stage]
         there_and_back = (counts[:, :-2] * (whole - later)).sum(axis=1) + sends + forced
-        of_layers = np.where(blocks > 0, turns[:, : len(blocks)], np.inf).min(axis=1) * -(-model.num_layers // p)
+        of_any = np.where(blocks > 0, turns[:, : len(blocks)], np.inf).min(axis=1) * -(-model.num_layers // p)
+        of_kinds = (turns[:, : len(blocks)] * -(-blocks // p[:, None])).max(axis=1)
+        of_layers = np.maximum(of_any, of_kinds)
         heaviest = np.maximum((turns[:, :-3] * (once > 0)).max(axis=1), of_layers) + v * turns[:, -3]
         return cls(
             pp=p,
