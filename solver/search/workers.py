@@ -55,7 +55,7 @@ class Workers:
     def close(self) -> None:
         """End the other processes once they have done what they are doing."""
         if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool.shutdown(cancel_futures=True)
             self._pool = None
 
     def _send(self, bounds: Bounds, parts: Sequence[Batch], level: int) -> list[Future[Floats] | None]:

@@ -1,0 +1,113 @@
+"""Configurations of one chunk a rank, each with its best stage cuts and modes of layers, family by family."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from math import inf
+
+import numpy as np
+
+from autoplan.spec.arrangement import is_mixed
+from autoplan.spec.plan import Solver
+from costmodels.batch import RECOMPUTES, Batch, Floats
+from costmodels.evaluation import evaluate
+from solver.search.bounds import Bounds
+from solver.search.families import find_families, find_shardings
+from solver.search.inner import fastest_cuts
+from solver.search.solved import Solved
+from solver.stages import Answer, Pipeline, Pipelines, Solution, leanest_cuts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneChunk:
+    """Finds the best cuts and modes of layers of configurations of one chunk a rank."""
+
+    bounds: Bounds
+    solver: Solver
+    cutoff: Callable[[], float]
+    stop: Callable[[], bool]
+
+    def solve(self, every: Pipelines, least: Floats) -> Iterator[Solved]:
+        """Solve configurations family by family."""
+        for rows in find_families(every.batch):
+            if self.stop():
+                return
+            if least[rows[0]] <= self.cutoff():
+                yield from self._solve_family(every.take(rows), least[rows])
+
+    def _solve_family(self, family: Pipelines, least: Floats) -> Iterator[Solved]:
+        """Solve those of a family that the best of all of them does not rule out, sharding by sharding."""
+        if self.bounds.goal.minimises == "time" and len(family) > 1 and self.cutoff() < inf:
+            reach = self.bounds.reach_seconds(family.batch, self.cutoff())
+            answer = self._fastest(family.least(), reach)
+            if answer.best is None and answer.bound_seconds > reach:
+                yield Solved(count=len(family), found=None, left=float(least[0]))
+                return
+        for rows in find_shardings(family.batch):
+            if self.stop():
+                return
+            if least[rows[0]] <= self.cutoff():
+                yield from self._solve_sharding(family.take(rows), least[rows])
+
+    def _solve_sharding(self, tiers: Pipelines, least: Floats) -> Iterator[Solved]:
+        """Solve configurations that differ in nothing but how much layers may repeat, at once where that can be."""
+        left = list(range(len(tiers)))
+        if self._may_go_together(tiers):
+            answer = self._fastest(tiers.least(), self.bounds.reach_seconds(tiers.batch, self.cutoff()))
+            solved = left if answer.best is None else _having(tiers, answer.best)
+            if solved:
+                row = tiers.batch.take([solved[0]])
+                found = None if answer.best is None else _with(row, answer.best)
+                yield Solved(count=len(solved), found=found, bound=self._value(row, answer), left=float(least[0]))
+            left = [i for i in left if i not in solved]
+        for pipeline, bound in zip(tiers.take(left), least[left].tolist(), strict=True):
+            if self.stop():
+                return
+            if bound <= self.cutoff():
+                yield self._solve_one(pipeline, bound)
+
+    def _may_go_together(self, tiers: Pipelines) -> bool:
+        """Return whether what is best of all of them is so of each that may repeat as much and has room for it."""
+        goal = self.bounds.goal
+        return len(tiers) > 1 and goal.minimises == "time" and not goal.per_busy_second and tiers.are_as_fast
+
+    def _solve_one(self, pipeline: Pipeline, least: float) -> Solved:
+        row = pipeline.row
+        if self.bounds.goal.minimises == "memory":
+            best = leanest_cuts(pipeline, most_bytes=self.cutoff(), stop=self.stop).best
+            proved = inf if best is None else best.peak_memory_bytes
+        else:
+            answer = self._fastest(pipeline, self.bounds.reach_seconds(row, self.cutoff()))
+            best, proved = answer.best, self._value(row, answer)
+        found = None if best is None else _with(row, best)
+        return Solved(count=1, found=found, bound=proved, left=least)
+
+    def _fastest(self, pipeline: Pipeline, reach: float) -> Answer:
+        return fastest_cuts(pipeline, solver=self.solver, cutoff=reach, stop=self.stop)
+
+    def _value(self, row: Batch, answer: Answer) -> float:
+        """Return what the answer's bound on time says of the value.
+
+        Where busy time counts, it is what all layers take that repeat nothing. On devices of one kind that is the same
+        with any cuts.
+        """
+        bounds, seconds = self.bounds, np.asarray([answer.bound_seconds])
+        if answer.best is None or not bounds.goal.per_busy_second or is_mixed(bounds.problem.cluster):
+            return float(bounds.value(row, seconds)[0])
+        plain = replace(_with(row, answer.best), layers=np.zeros((1, len(answer.best.layers)), dtype=np.int8))
+        return float(bounds.goal.bound(seconds, busy_seconds=evaluate(bounds.problem, plain).busy_seconds)[0])
+
+
+def _having(tiers: Pipelines, best: Solution) -> list[int]:
+    """Return which configurations can have these cuts and modes, the one first that may repeat least."""
+    tier = [RECOMPUTES.index(each) for each in tiers.batch.recompute]
+    having = [
+        i
+        for i, pipeline in enumerate(tiers)
+        if tier[i] >= max(best.layers) and pipeline.needed_bytes(best.cuts, best.layers) <= pipeline.limit_bytes
+    ]
+    return sorted(having, key=tier.__getitem__)
+
+
+def _with(row: Batch, best: Solution) -> Batch:
+    """Return a configuration with its cuts and the modes of its layers."""
+    return replace(row, cuts=np.asarray([best.cuts]), layers=np.asarray([best.layers], dtype=np.int8))
