@@ -37,6 +37,8 @@ def every_configuration(problem: Problem, options: SearchOptions) -> Iterator[Ba
     kinds: tuple[Kind, ...] = ("valid", "runnable") if options.runnable_only else ("valid",)
     for degrees in _every_degrees(problem, options):
         block = _product(_axes(problem, options, degrees))
+        if not len(block):
+            continue
         block = block.take(_stands_for_itself(problem, options, block))
         keep = np.ones(len(block), dtype=np.bool_)
         for kind in kinds:

@@ -50,20 +50,20 @@ class OneChunk:
 
     def _solve_sharding(self, tiers: Pipelines, least: Floats) -> Iterator[Solved]:
         """Solve configurations that differ in nothing but how much layers may repeat, at once where that can be."""
-        left = list(range(len(tiers)))
+        done: set[int] = set()
         if self._may_go_together(tiers):
             answer = self._fastest(tiers.least(), self.bounds.reach_seconds(tiers.batch, self.cutoff()))
-            solved = left if answer.best is None else _having(tiers, answer.best)
-            if solved:
-                row = tiers.batch.take([solved[0]])
+            having = list(range(len(tiers))) if answer.best is None else _having(tiers, answer.best)
+            if having:
+                row = tiers.batch.take(having[:1])
                 found = None if answer.best is None else _with(row, answer.best)
-                yield Solved(count=len(solved), found=found, bound=self._value(row, answer), left=float(least[0]))
-            left = [i for i in left if i not in solved]
-        for pipeline, bound in zip(tiers.take(left), least[left].tolist(), strict=True):
+                yield Solved(count=len(having), found=found, bound=self._value(row, answer), left=float(least[0]))
+            done.update(having)
+        for i, pipeline in enumerate(tiers):
             if self.stop():
                 return
-            if bound <= self.cutoff():
-                yield self._solve_one(pipeline, bound)
+            if i not in done and least[i] <= self.cutoff():
+                yield self._solve_one(pipeline, float(least[i]))
 
     def _may_go_together(self, tiers: Pipelines) -> bool:
         """Return whether what is best of all of them is so of each that may repeat as much and has room for it."""
