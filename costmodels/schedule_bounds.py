@@ -82,13 +82,14 @@ def bound_ranks(model: ModelSpec, batch: Batch, costs: StageCosts, *, forced_sec
         back[rows] = np.maximum(np.maximum(back, own)[rows], _interleaved(take_rows(work, rows)))
     if len(rows := np.flatnonzero(among(batch.schedule, V_PLACED))):
         own[rows] = np.maximum(own[rows], _v_placed(take_rows(work, rows)))
-    if len(rows := np.flatnonzero(batch.schedule == "zb-h1")):
+    split = (batch.schedule == "zb-h1") & (batch.pp > 1)
+    if len(rows := np.flatnonzero(split)):
         begun, returned = _one_chunk(take_rows(work, rows))
         own[rows] = np.maximum(own[rows], begun)
         back[rows] = np.maximum(back[rows], returned)
-    if len(rows := np.flatnonzero((batch.schedule == "zb-h1") & (costs.num_microbatches <= batch.pp))):
+    if len(rows := np.flatnonzero(split & (costs.num_microbatches <= batch.pp))):
         own[rows] = np.maximum(own[rows], _few_microbatches(take_rows(work, rows)))
-    if len(rows := np.flatnonzero((batch.schedule == "zb-h1") & (costs.num_microbatches > batch.pp))):
+    if len(rows := np.flatnonzero(split & (costs.num_microbatches > batch.pp))):
         back[rows] = np.maximum(back[rows], _late_weights(take_rows(work, rows)))
     return np.maximum(own + stage, back + first)
 
@@ -124,7 +125,7 @@ class _Work:
         blocking, none = np.where(costs.send_blocks, sends, 0.0), np.zeros(len(batch))
         paired = np.where(among(batch.schedule, OVERLAPPED), np.maximum(m - p, 0) / m, 0.0)
         hidden = costs.hidden_seconds * paired[:, None]
-        later = costs.weight_seconds * (among(batch.schedule, SPLIT) & _knows_weights(costs))[:, None]
+        later = costs.weight_seconds * among(batch.schedule, SPLIT)[:, None]
         whole = costs.forward_seconds + costs.backward_seconds
         turns = np.column_stack([whole - hidden, blocking, forced])
         weights = np.column_stack([later, none, none])
@@ -158,11 +159,6 @@ def _crossings(batch: Batch) -> Ints:
     """Return how often the way through the chunks goes on to another rank (n,)."""
     crossings: Ints = np.where(among(batch.schedule, V_PLACED), 2 * batch.pp - 2, batch.chunks - 1)
     return crossings
-
-
-def _knows_weights(costs: StageCosts) -> bool:
-    """Return whether weight gradients are those of the backwards: not where both are the least of several zones."""
-    return costs.zones.groups != ((),)
 
 
 def _geometric(share: Floats, m: Ints, p: Ints) -> Floats:

@@ -67,11 +67,14 @@ class StageCosts:
     def least_of_zones(self) -> "StageCosts":
         """Return what units cost at least, on any zone: as of a cluster that is the best of all zones in every respect.
 
-        Its one zone has no groups.
+        Its one zone has no groups. Weight gradients are what is left of the least backward beside the least input
+        gradient, so that any sum which counts these no less than weight gradients is the least, too.
         """
         if len(self.zones) == 1:
             return self
         least: dict[str, Any] = {name: self.zones.least(getattr(self, name)) for name in OF_UNITS}
+        inputs = self.zones.least(self.backward_seconds - self.weight_seconds)
+        least["weight_seconds"] = least["backward_seconds"] - inputs
         return replace(self, zones=self.zones.best(), **least)
 
     @property
