@@ -134,7 +134,7 @@ class WeighedMemory:
     @classmethod
     def of(cls, model: ModelSpec, batch: Batch, costs: StageCosts) -> "WeighedMemory":
         """Weigh the ranks by what they would hold of the whole model."""
-        counts, index, ranks = count_model(model), costs.flight, _Ranks.of(batch, costs)
+        counts, index, ranks = count_model(model), costs.flight, Ranks.of(batch, costs)
         static = costs.static_bytes[:, :-1] @ counts + costs.static_bytes[:, costs.stage]
         flight = costs.in_flight_bytes[:, :-1] @ counts + costs.in_flight_bytes[:, costs.stage]
         total, flights = _sum_weights(ranks, index, static, flight)
@@ -167,7 +167,7 @@ class WeighedMemory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Ranks:
+class Ranks:
     """What is in flight on the ranks of g distinct pipelines.
 
     `fewest` (g, max_pp) is the least of any chunk of a rank and `every` (g, max_pp) the sum over its chunks, both 0
@@ -182,7 +182,7 @@ class _Ranks:
     fewest_with_last: Ints
 
     @classmethod
-    def of(cls, batch: Batch, costs: StageCosts) -> "_Ranks":
+    def of(cls, batch: Batch, costs: StageCosts) -> "Ranks":
         """Look at one configuration of every distinct row of `flights`."""
         one = np.zeros(len(costs.flights), dtype=np.int64)
         one[costs.flight] = np.arange(len(costs.flight))
@@ -205,7 +205,7 @@ class _Ranks:
         )
 
 
-def _sum_weights(ranks: _Ranks, index: Ints, static: Floats, flight: Floats) -> tuple[Floats, Floats]:
+def _sum_weights(ranks: Ranks, index: Ints, static: Floats, flight: Floats) -> tuple[Floats, Floats]:
     """Return the sums over the ranks of λ and of λ times what is in flight, (n,) each.
 
     Configurations with as many ranks, up to a factor of two, go together; of equal ranks one stands for all.

@@ -4,9 +4,11 @@ A replica of zone z takes t_z seconds for a micro-batch, forward and backward; `
 numbers m_z. The step is that of the slowest replica, which counts here as the only one there is, then the reduction and
 the optimizer at the pace of the weakest nodes, since all replicas take part.
 
-Bounds whatever the layers repeat: with weights λ_z ≥ 0 of replicas, Σ_d λ_d = 1, the slowest works for at least
-Σ_d λ_d·m_d·t_d ≥ M·Σ_u n_u·min_z λ_z·C(z, u) of all M micro-batches. Units that cost min_z λ_z·C(z, u)·M/m, for each of
-m micro-batches, give this in a pipeline of one stage; λ is inverse to what the model takes on a zone (`least_shared`).
+Bounds whatever the layers repeat: let S be the slowest of replicas that take f_z seconds for a micro-batch, the forward
+of the model. Where they take t_z ≥ ρ·f_z, with ρ = min_z t_z/f_z, the slowest takes ρ·S at least, however micro-batches
+are shared; and ρ is no less than the sum over all units of min_z C(z, u)/f_z. So units that cost S/m times that, for
+each of m micro-batches, give a bound in a pipeline of one stage (`least_shared`). f does not depend on what layers
+repeat, so that layers in unlike modes can be added up.
 """
 
 from dataclasses import dataclass, replace
@@ -99,11 +101,11 @@ def least_shared(problem: Problem, batch: Batch, costs: StageCosts) -> StageCost
     if zones.replicas is None:
         return costs
     rows, blocks = np.flatnonzero(batch.uneven_shares), len(problem.model.blocks)
-    replicas, units = zones.replicas[rows], _by_zone(costs.forward_seconds + costs.backward_seconds, zones)[rows]
-    model = units[..., :blocks] @ count_model(problem.model)[:-2] + units[..., -ENDS:].sum(axis=2)
-    speeds = np.where(replicas > 0, 1 / np.maximum(model, 1e-300), 0.0)
-    weights = speeds / (replicas * speeds).sum(axis=1, keepdims=True)
-    factors = weights * (_total(problem, batch) / costs.num_microbatches)[rows, None]
+    replicas, units = zones.replicas[rows], _by_zone(costs.forward_seconds, zones)[rows]
+    forward = units[..., :blocks] @ count_model(problem.model)[:-2] + units[..., -ENDS:].sum(axis=2)
+    forward = np.maximum(forward, 1e-300)
+    slowest = slowest_seconds(forward, replicas, *best_shares(_total(problem, batch)[rows], forward, replicas))
+    factors = (slowest.max(axis=1) / costs.num_microbatches[rows])[:, None] / forward
     own = zones.of_rank[rows, 0]
     changed: dict[str, Any] = {}
     for name in (*OF_PASSES, *OF_STEP):

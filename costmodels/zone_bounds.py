@@ -1,38 +1,41 @@
 """A lower bound on the step of pipelines in a mixed cluster, whatever the cuts: layers go where they are soonest done.
 
-For any a_s ≥ 0 and whatever the cuts, with T_s = Σ_u n_su·C(z_s, u) the forward and backward of rank s on its zone,
+Layers are shared among the ranks in part, each in some mode of recompute, as far as each rank's memory allows
+(`costmodels.rank_room`). With weights λ_s ≥ 0 of the ranks, Σ λ_s = 1, T_s forward and backward of a micro-batch on
+rank s and m micro-batches, the makespan is at least Σ_s a_s·T_s for
 
-    Σ_s a_s·T_s ≥ Σ_u n_u·min_s a_s·C(z_s, u),   n_u = Σ_s n_su.
-
-With weights λ_s ≥ 0, Σ λ_s = 1, the makespan is at least Σ_s a_s·T_s for
-
-- a_s = m·λ_s, since some rank is busy for m·max_s T_s;
+- a_s = m·λ_s, since some rank is busy for m·max_s T_s; what rank s reduces then counts λ_s times besides;
 - gpipe: a_s = 1 + (m−1)·λ_s, since it takes Σ_s T_s + (m−1)·max_s T_s;
-- 1f1b, m ≥ p: a_s = 1 + (m−p+s)·λ_s + Σ_{i<s} λ_i, the mean of the inequalities of `costmodels.bounds`, weighed by λ.
+- 1f1b, m > p: a_s = 1 + (m−p+s)·λ_s + Σ_{i<s} λ_i, the mean of the inequalities of `costmodels.bounds`, weighed by λ;
+- 1f1b, m ≤ p: a_s = m·λ_s + Σ_{i>s} λ_i likewise.
 
-λ_s is inverse to the time of the whole model on the zone of s. If zones differ by a factor alone, m·λ_s gives m over
-the sum of their speeds, which is what the best cuts would reach if layers could be divided.
+After a makespan of the last three the first stage reduces its gradients.
 
-1f1b, m > p, has better weights besides: those with which a layer counts as much on any stage. After its last backward
-the first stage reduces its layers' gradients for at least ρ of their turns, so that with h_s the share of the speed of
-all that stage s has, a_s + ρ·[s = 0] = K·h_s is wanted. From the first stage on
+A rank has whole layers, so that the slowest takes t at least, the time by which all ranks together can have all of them
+(`Room.slowest`): some rank is busy for m·t. With W the least of Σ T_s, and l_s of T_s, which has a layer at least,
 
-    λ_s = (K·h_s − ρ·[s = 0] − 1 − Σ_{i<s} λ_i) / (m−p+s),
+- gpipe: the makespan is at least W + (m−1)·t;
+- 1f1b, m > p: where rank s is the slowest W + (m−p+s)·t + Σ_{i>s} l_i;
+- 1f1b, m ≤ p: then Σ_{i<s} l_i + m·t.
 
-which is linear in K, and Σ λ_s = 1 gives K (`_balanced`). Where a λ_s would be negative they are not used.
+Any λ gives a bound. They are chosen so that a layer more counts as much on any rank that has room for it: with h_s the
+speed at which rank s takes more layers, a_s = K·h_s is wanted. That is linear in λ and K rank by rank, and Σ λ_s = 1
+gives K (`_weights`); a λ_s below 0 counts as 0.
 """
 
 from collections.abc import Sequence
-from functools import reduce
+from math import inf
 
 import numpy as np
 
 from autoplan.spec import ModelSpec
-from costmodels.batch import Batch, Floats
-from costmodels.bounds import ROUNDING, bound_seconds, count_model
-from costmodels.pipeline import OVERLAPPED, among, rank_table
+from costmodels.batch import Batch, Floats, Ints
+from costmodels.bounds import ROUNDING, bound_seconds
+from costmodels.rank_room import Room, sum_of_ranks
 from costmodels.stage_costs import StageCosts
-from costmodels.work import ENDS
+
+AT_ONCE = 1 << 16
+"""Ranks that are looked at together."""
 
 
 def bound_any_cuts(model: ModelSpec, batch: Batch, costs: StageCosts) -> Floats:
@@ -40,94 +43,106 @@ def bound_any_cuts(model: ModelSpec, batch: Batch, costs: StageCosts) -> Floats:
     return np.maximum(bound_seconds(model, batch, costs.least_of_zones()), bound_zones(model, batch, [costs]))
 
 
-def bound_zones(model: ModelSpec, batch: Batch, modes: Sequence[StageCosts]) -> Floats:
-    """Return a lower bound (n,) on the step, whose layers are each in one of `modes`; 0 where there is one zone."""
-    costs, zones = modes[0], modes[0].zones
-    if len(zones) == 1:
-        return np.zeros(len(batch))
-    paired = among(batch.schedule, OVERLAPPED)[:, None]
-    turn = _least([each.forward_seconds + each.backward_seconds - each.hidden_seconds * paired for each in modes])
-    by_zone = turn.reshape(len(batch), len(zones), -1)
-    counts = count_model(model)
-    weights = _weights(by_zone[..., :-1] @ counts, costs)
-    known = (batch.schedule == "gpipe") | ((batch.schedule == "1f1b") & (costs.num_microbatches >= batch.pp))
-    travel = np.where(known & ~costs.send_blocks, 2 * (batch.pp - 1) * costs.send_seconds, 0.0)
-    makespan = np.maximum(
-        _sum(model, batch, costs, by_zone, costs.num_microbatches[:, None] * weights),
-        _sum(model, batch, costs, by_zone, _paced(batch, costs, weights)) + travel,
-    )
-    balanced = np.flatnonzero((batch.schedule == "1f1b") & (costs.num_microbatches > batch.pp))
-    if len(balanced):
-        some, own = batch.take(balanced), [each.take(balanced) for each in modes]
-        found = _balanced(model, some, own, by_zone[balanced], weights[balanced]) + travel[balanced]
-        makespan[balanced] = np.maximum(makespan[balanced], found)
-    optimizer = _least([each.optimizer_seconds for each in modes]).reshape(by_zone.shape)
-    weights = _weights(optimizer[..., :-1] @ counts, costs)
-    updated = _sum(model, batch, costs, optimizer, weights)
-    return ((makespan + updated) * (1 + costs.jitter) + costs.step_seconds) * ROUNDING
+def bound_zones(
+    model: ModelSpec,
+    batch: Batch,
+    modes: Sequence[StageCosts],
+    ends: Sequence[StageCosts] | None = None,
+    *,
+    memory_limit: float = inf,
+) -> Floats:
+    """Return a lower bound (n,) on the step, whose layers are each in one of `modes`, the lightest first.
+
+    It is 0 where there is one zone, and inf where no layers fit. Stages, embedding and head hold what any of `ends`
+    do, or of `modes` where these are None.
+    """
+    bound = np.zeros(len(batch))
+    if len(modes[0].zones) == 1:
+        return bound
+    for pp in np.unique(batch.pp).tolist():
+        every = np.flatnonzero(batch.pp == pp)
+        for rows in np.array_split(every, -(-len(every) * pp // AT_ONCE)):
+            own = [each.take(rows) for each in modes]
+            held = own if ends is None else [each.take(rows) for each in ends]
+            room = Room.of(model, batch.take(rows), own, held, memory_limit=memory_limit)
+            bound[rows] = _bound(batch.take(rows), own, room)
+    return bound
 
 
-def _balanced(model: ModelSpec, batch: Batch, modes: Sequence[StageCosts], by_zone: Floats, speeds: Floats) -> Floats:
-    """Return a lower bound (n,) on the first stage's end with its reduction, 0 where it has no such weights."""
-    costs, rows = modes[0], np.arange(len(batch))
-    first, kinds = costs.zones.of_rank[:, 0], np.flatnonzero(count_model(model)[:-2] > 0)
-    reduced = _least([each.reduce_seconds for each in modes]).reshape(by_zone.shape)[rows, first]
-    slowest = -_least([-(each.forward_seconds + each.backward_seconds) for each in modes])
-    turns = slowest.reshape(by_zone.shape)[rows, first]
-    share = (reduced[:, kinds] / np.maximum(turns[:, kinds], 1e-300)).min(axis=1)
-    p, m, size = batch.pp, costs.num_microbatches, speeds.shape[1]
-    slope, offset = np.zeros_like(speeds), np.zeros_like(speeds)  # λ = K·slope − offset
-    for s in range(size):
-        exists, left = s < p, np.maximum(m - p + s, 1)
-        slope[:, s] = exists * (speeds[:, s] - slope[:, :s].sum(axis=1)) / left
-        offset[:, s] = exists * (1 + share * (s == 0) - offset[:, :s].sum(axis=1)) / left
-    pace = (1 + offset.sum(axis=1)) / slope.sum(axis=1)
-    weights = pace[:, None] * slope - offset
-    factors = pace[:, None] * speeds
-    ends = factors - share[:, None] * (np.arange(size) == 0)
-    bound = _sum(model, batch, costs, by_zone, factors, ends) + reduced[:, -1] + reduced[:, -3]
-    return np.where((weights >= 0).all(axis=1), bound, 0.0)
+def _bound(batch: Batch, modes: Sequence[StageCosts], room: Room) -> Floats:
+    """Return the bound (n,) of pipelines of as many ranks."""
+    costs, m = modes[0], modes[0].num_microbatches[:, None]
+    turns, reduced, updated = room.turns, room.reduced, room.updated
+    busy = turns.scaled(m).plus(reduced)
+    weights = _evened(room.speed(busy))
+    makespan = np.maximum(room.least(busy.scaled(weights)), room.slowest(busy))
+    known = (batch.pp > 1) & ((batch.schedule == "gpipe") | (batch.schedule == "1f1b"))
+    if len(rows := np.flatnonzero(known)):
+        some, of_some, m = room.take(rows), batch.take(rows), m[rows]
+        first = np.where(np.arange(room.num_ranks) == 0, 1.0, 0.0)[None]
+        factors = _factors(of_some, m, some, first)
+        blocked = costs.send_blocks[rows]
+        travel = np.where(blocked, 0.0, 2 * (of_some.pp - 1) * costs.send_seconds[rows])
+        paced = some.least(turns.take(rows).scaled(factors).plus(reduced.take(rows).scaled(first))) + travel
+        slow = _with_slowest(of_some, m, some) + some.alone(some.reduced)[:, 0] + travel
+        makespan[rows] = np.maximum(makespan[rows], np.maximum(paced, slow))
+    optimized = room.least(updated.scaled(_evened(room.speed(updated))))
+    bound: Floats = ((makespan + optimized) * (1 + costs.jitter) + costs.step_seconds) * ROUNDING
+    return np.where(room.fits, bound, inf)
 
 
-def _weights(seconds: Floats, costs: StageCosts) -> Floats:
-    """Return weights (n, max_pp) of the ranks, 0 past the last, inverse to `seconds` (n, R) of their zones."""
-    speeds = 1 / np.maximum(costs.zones.of_ranks(seconds), 1e-300)
-    speeds = np.where(costs.zones.of_rank >= 0, speeds, 0.0)
-    weights: Floats = speeds / speeds.sum(axis=1, keepdims=True)
+def _evened(speeds: Floats) -> Floats:
+    weights: Floats = speeds / np.maximum(sum_of_ranks(speeds), 1e-300)[:, None]
     return weights
 
 
-def _paced(batch: Batch, costs: StageCosts, weights: Floats) -> Floats:
-    """Return the factors a_s (n, max_pp) of gpipe and 1f1b, 0 for other schedules and too few micro-batches."""
-    p, m, rank = batch.pp[:, None], costs.num_microbatches[:, None], np.arange(weights.shape[1])
+def _factors(batch: Batch, m: Ints, room: Room, first: Floats) -> Floats:
+    """Return the factors a_s (n, p) of gpipe and 1f1b."""
+    speeds = room.speed(room.turns)
+    p, rank = room.num_ranks, np.arange(room.num_ranks)
+    gpipe, few = (batch.schedule == "gpipe")[:, None], m <= p
+    reduced = first * room.marginal(room.reduced) * speeds
+    # a_s = base + own·λ_s + (Σ_{i<s} λ_i or Σ_{i>s} λ_i)·others
+    own = np.where(gpipe, m - 1, np.where(few, m, m - p + rank)) * 1.0
+    base, others = np.where(gpipe | ~few, 1.0, 0.0), np.where(gpipe, 0.0, 1.0)
+    later = (few & ~gpipe)[:, 0]
+    weights = _weights(speeds, base + reduced, own, others, later)
     before = np.cumsum(weights, axis=1) - weights
-    gpipe, one_each = 1 + (m - 1) * weights, 1 + (m - p + rank) * weights + before
-    factors = np.where(batch.schedule[:, None] == "gpipe", gpipe, one_each)
-    known = (batch.schedule == "gpipe")[:, None] | ((batch.schedule == "1f1b")[:, None] & (m >= p))
-    return np.where(known & (rank < p), factors, 0.0)
+    after = np.where(later[:, None], 1.0 - before - weights, before)
+    factors: Floats = base + own * weights + others * np.maximum(after, 0.0)
+    return factors
 
 
-def _sum(
-    model: ModelSpec, batch: Batch, costs: StageCosts, by_zone: Floats, factors: Floats, ends: Floats | None = None
-) -> Floats:
-    """Return the least of Σ_s a_s·T_s (n,) of any cuts, of costs (n, R, U) and factors a_s (n, max_pp).
-
-    `ends` are the factors of what is not a layer, where they are others.
-    """
-    zones, rows = costs.zones, np.arange(len(batch))
-    on_zone = np.where(zones.of_rank[..., None] == np.arange(len(zones)), factors[..., None], np.inf).min(axis=1)
-    least = np.where(zones.present, on_zone, 0.0)[..., None] * by_zone[..., :-ENDS]
-    blocks = np.where(zones.present[..., None], least, np.inf).min(axis=1)
-    chunks = int(batch.chunks.max())
-    last = rank_table(batch.schedule, batch.pp, batch.virtual_stages, chunks)[rows, batch.chunks - 1]
-    ends = factors if ends is None else ends
-    embedding = by_zone[rows, zones.of_rank[:, 0], -3] * ends[:, 0]
-    head = by_zone[rows, zones.of_rank[rows, last], -2] * ends[rows, last]
-    stages = (zones.of_ranks(by_zone[..., -1]) * ends).sum(axis=1) * batch.virtual_stages
-    total: Floats = blocks @ count_model(model)[:-2] + embedding + head + stages
-    return total
-
-
-def _least(costs: Sequence[Floats]) -> Floats:
-    least: Floats = reduce(np.minimum, costs)
+def _with_slowest(batch: Batch, m: Ints, room: Room) -> Floats:
+    """Return the least makespan (n,) of gpipe and 1f1b in which some rank takes as long as the slowest must."""
+    p, rank, slowest = room.num_ranks, np.arange(room.num_ranks), room.slowest(room.turns)[:, None]
+    slowest = np.where(np.isfinite(slowest), slowest, 0.0)
+    whole, alone = room.least(room.turns)[:, None], room.alone(room.turns)
+    before = np.cumsum(alone, axis=1) - alone
+    after = sum_of_ranks(alone)[:, None] - before - alone
+    one_each = np.where(m > p, whole + (m - p + rank) * slowest + after, before + m * slowest)
+    gpipe = whole + (m - 1) * slowest
+    least: Floats = np.where((batch.schedule == "gpipe")[:, None], gpipe, one_each).min(axis=1)
     return least
+
+
+def _weights(speeds: Floats, base: Floats, own: Floats, others: Floats, later: Floats) -> Floats:
+    """Return weights λ (n, p) with base + own·λ_s + others·Σ λ_i = K·speed_s where the speed is not 0.
+
+    The sum is over the ranks before s, or where `later` over those after it.
+    """
+    turned = [np.where(later[:, None], each[:, ::-1], each) for each in np.broadcast_arrays(speeds, base, own)]
+    speeds, base, own = turned
+    others = others[:, 0]
+    slope, offset = np.zeros_like(speeds), np.zeros_like(speeds)  # λ = K·slope − offset
+    sum_slope, sum_offset = np.zeros(len(speeds)), np.zeros(len(speeds))
+    for s in range(speeds.shape[1]):
+        share = np.where(speeds[:, s] > 0, 1 / np.maximum(own[:, s], 1.0), 0.0)
+        slope[:, s] = share * (speeds[:, s] - others * sum_slope)
+        offset[:, s] = share * (base[:, s] - others * sum_offset)
+        sum_slope, sum_offset = sum_slope + slope[:, s], sum_offset + offset[:, s]
+    pace = (1 + sum_offset) / np.where(sum_slope > 0, sum_slope, np.inf)
+    weights = np.maximum(pace[:, None] * slope - offset, 0.0)
+    weights = np.where(sum_of_ranks(weights)[:, None] > 0, weights, np.where(speeds > 0, speeds, 1e-300))
+    weights = _evened(weights)
+    return np.where(later[:, None], weights[:, ::-1], weights)

@@ -126,7 +126,8 @@ class Bounds:
             some, end = [costs.take(several) for costs in each], [costs.take(several) for costs in of_ends]
             found = bound_alike(model, nodes.take(several), some, end, memory_limit=limit, by_rule=self.cuts_by_rule)
             seconds[several] = found
-        return self.value(nodes, np.maximum(seconds, bound_zones(model, nodes, modes)), least)
+        of_zones = bound_zones(model, nodes, modes, ends, memory_limit=limit)
+        return self.value(nodes, np.maximum(seconds, of_zones), least)
 
 
 def _in_each(nodes: Batch, modes: Sequence[Any]) -> Batch:

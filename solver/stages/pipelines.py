@@ -131,7 +131,7 @@ class Pipeline:
         tier = RECOMPUTES.index(self.row.recompute[0])
         modes = [self._in_mode(mode) for mode in range(tier + 1)]
         if len(self.costs.zones) > 1:
-            return float(bound_zones(self.model, self.row, modes)[0])
+            return float(bound_zones(self.model, self.row, modes, memory_limit=self.limit_bytes)[0])
         least = least_of(modes, modes)
         return float(bound_tier(self.model, self.row, modes, least, memory_limit=self.limit_bytes)[0])
 
