@@ -11,7 +11,7 @@ For several chunks a rank the rules of `chunk_cuts` are, in this order,
 - late ranks, interleaved only: the same, but ranks that begin later and end sooner have less to do. A rank begins after
   the forwards of the chunks before its first, and ends before their backwards: half of that counts as work of its own.
 
-Where all devices are of one kind those are left out in which an inner rank, or a chunk of an inner rank, has fewer
+Where all devices are of one kind, and all layers, those are left out in which an inner rank, or a chunk of an inner rank, has fewer
 layers than the one with fewest in even cuts: what such a rank holds is then known (`costmodels.chunk_bounds`).
 """
 
@@ -103,7 +103,7 @@ def _cuts_of_all(problem: Problem, batch: Batch) -> tuple[Cuts, Ints]:
         earlier: list[Cuts] = []
         for found in pipelines.worth_considering(m[pipelines.rows]):
             new = np.all([(found != other).any(axis=1) for other in earlier], axis=0) & np.ones(len(found), np.bool_)
-            if uniform and earlier:
+            if uniform and earlier and pipelines.alike:
                 new &= pipelines.have_enough(found)
             rows.append(pipelines.rows[new])
             cuts.append(_padded(found[new], width, model.num_layers))

@@ -62,8 +62,9 @@ def test_no_cuts_of_the_rules_beat_the_bounds(name, layers, global_batch, seed):
     result = evaluate(problem, batch)
     for costs in (stage_costs(problem, batch), least_costs(problem, batch)):
         inner = InnerRanks.of(problem.model, batch, costs)
-        assert inner is not None
-        assert (inner.bound_bytes(problem.model, costs) <= result.peak_memory_bytes).all()
+        assert (inner is None) == (len(set(problem.model.layer_blocks)) > 1)
+        if inner is not None:
+            assert (inner.bound_bytes(problem.model, costs) <= result.peak_memory_bytes).all()
         for limit in np.quantile(result.peak_memory_bytes, [0.1, 0.5, 1.0]).tolist():
             bound = bound_alike(problem.model, batch, [costs], [costs], memory_limit=limit, by_rule=True)
             fits = result.peak_memory_bytes <= limit
@@ -121,7 +122,7 @@ def test_devices_of_several_kinds_have_no_such_bound():
 
 
 @settings(max_examples=20, deadline=None)
-@given(name=st.sampled_from(sorted(families())), layers=st.integers(6, 40), seed=st.integers(0, 2**20))
+@given(name=st.sampled_from(["llama", "moe", "tied"]), layers=st.integers(6, 40), seed=st.integers(0, 2**20))
 def test_inner_ranks_have_no_fewer_layers_than_in_even_cuts(name, layers, seed):
     problem = make_problem(families(layers)[name], make_cluster(make_group(2, 8)), global_batch=48)
     configurations = [c for c in random_configurations(problem, 20, seed, schedules=CHUNKED) if c.pp > 2]
