@@ -7,8 +7,8 @@ flight on chunk c such a rank holds at least
     stage + Σ_c k_c·stage's + N·(the static bytes of a layer) + (n·Σ_c k_c + (N − v·n)·min_c k_c)·kept,
 
 kept being what a layer keeps of a micro-batch. The inner rank counts whose last factor is greatest.
-It holds only where all devices are of one kind, and all layers: in other models quick layers make up for slow ones. What
-any cuts need is in `costmodels.bounds`.
+It holds only where all devices are of one kind, and all layers: in other models quick layers make up for slow ones.
+What any cuts need is in `costmodels.bounds`.
 """
 
 from collections.abc import Sequence

@@ -11,8 +11,9 @@ For several chunks a rank the rules of `chunk_cuts` are, in this order,
 - late ranks, interleaved only: the same, but ranks that begin later and end sooner have less to do. A rank begins after
   the forwards of the chunks before its first, and ends before their backwards: half of that counts as work of its own.
 
-Where all devices are of one kind, and all layers, those are left out in which an inner rank, or a chunk of an inner rank, has fewer
-layers than the one with fewest in even cuts: what such a rank holds is then known (`costmodels.chunk_bounds`).
+Where all devices are of one kind, and all layers, those are left out in which an inner rank, or a chunk of an inner
+rank, has fewer layers than the one with fewest in even cuts: what such a rank holds is then known
+(`costmodels.chunk_bounds`).
 """
 
 from collections.abc import Iterator
