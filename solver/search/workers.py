@@ -60,20 +60,22 @@ class Workers:
 
     def _send(self, bounds: Bounds, parts: Sequence[Batch], level: int) -> list[Future[Floats] | None]:
         """Give every other process its share of the parts; None stands for those that are left."""
-        if self.processes > 1 and self._bounded > LONG and self._pool is None:
-            self._pool = ProcessPoolExecutor(
-                self.processes - 1, mp_context=get_context("fork"), initializer=_ignore_interrupts
-            )
-        if self._pool is None:
-            return [None] * len(parts)
         try:
-            return [
-                self._pool.submit(bounds.of, part, level) if i % self.processes else None
-                for i, part in enumerate(parts)
-            ]
-        except BrokenProcessPool:
+            pool = self._find_pool()
+            if pool is not None:
+                return [
+                    pool.submit(bounds.of, part, level) if i % self.processes else None for i, part in enumerate(parts)
+                ]
+        except (BrokenProcessPool, OSError):  # one was killed, or there is no room for another
             self._give_up()
-            return [None] * len(parts)
+        return [None] * len(parts)
+
+    def _find_pool(self) -> ProcessPoolExecutor | None:
+        """Return the other processes, started where the search has proved long."""
+        if self._pool is None and self.processes > 1 and self._bounded > LONG:
+            context = get_context("fork")
+            self._pool = ProcessPoolExecutor(self.processes - 1, mp_context=context, initializer=_ignore_interrupts)
+        return self._pool
 
     def _receive(self, found: Floats | Future[Floats], bounds: Bounds, part: Batch, level: int) -> Floats:
         if not isinstance(found, Future):

@@ -58,6 +58,17 @@ def test_a_killed_process_loses_nothing(bounds, nodes):
         assert np.array_equal(workers.bound(bounds, nodes, LAST), expected)
 
 
+def test_where_no_process_can_be_started_the_search_goes_on_alone(bounds, nodes, monkeypatch):
+    def refuse(*_, **__):
+        raise BlockingIOError("no room for another process")
+
+    monkeypatch.setattr("os.fork", refuse)
+    with closing(Workers(processes=2)) as workers:
+        found = workers.bound(bounds, nodes, LAST)
+        assert workers.processes == 1
+    assert found == pytest.approx(bounds.of(nodes, LAST), rel=1e-12)
+
+
 def test_few_nodes_start_no_processes(bounds, nodes):
     with closing(Workers(processes=2)) as workers:
         workers.bound(bounds, nodes.take(slice(64)), LAST)
