@@ -29,7 +29,6 @@ from costmodels.batch import Batch, Bools, Cuts, Floats, Ints, even_cuts
 from costmodels.chunk_bounds import fewest_layers
 from costmodels.coefficients import Coefficients
 from costmodels.distinct import distinct
-from costmodels.least_costs import shard_all
 from costmodels.pipeline import V_PLACED, among, rank_table
 from costmodels.resolved import resolve
 from costmodels.unit_costs import alike_units, costs_of_zones
@@ -74,13 +73,11 @@ def chunk_cuts(problem: Problem, batch: Batch) -> tuple[Batch, Ints]:
     """Return configurations of several chunks a rank with each of the cuts that are worth considering.
 
     Which of the `batch` each one is comes besides, (k,) ascending; those of one configuration are in the order of the
-    rules, at most five, and no two alike. They are the same however data parallelism is sharded: what it adds to a
-    micro-batch is left out.
+    rules, at most five, and no two alike.
     """
-    sharded = shard_all(batch)
-    unit, _ = alike_units(sharded)
+    unit, _ = alike_units(batch)
     key, first = distinct(unit, batch.virtual_stages, among(batch.schedule, V_PLACED).astype(np.int64))
-    cuts, start = _cuts_of_all(problem, sharded.take(first))
+    cuts, start = _cuts_of_all(problem, batch.take(first))
     count = np.diff(start)[key]
     index = np.repeat(np.arange(len(batch)), count)
     place = np.arange(len(index)) - np.repeat(np.cumsum(count) - count, count)
@@ -92,8 +89,7 @@ def _cuts_of_all(problem: Problem, batch: Batch) -> tuple[Cuts, Ints]:
     model, (index, first) = problem.model, alike_units(batch)
     zones = find_zones(problem, batch)
     seconds = costs_of_zones(problem, batch.take(first), None, zones.groups).seconds
-    turns = seconds.all_forward - seconds.data_forward + seconds.all_backward - seconds.data_backward
-    turns = turns[index].reshape(len(batch), len(zones), -1)
+    turns = (seconds.all_forward + seconds.all_backward)[index].reshape(len(batch), len(zones), -1)
     counts = np.bincount(model.layer_blocks, minlength=len(model.blocks))
     of_zones = turns[..., : len(counts)] @ counts
     pace = zones.of_ranks(of_zones / of_zones[:, :1]) * np.ones((1, int(batch.pp.max())))

@@ -38,7 +38,7 @@ WITHOUT = frozenset({"gathered_weights"})
 
 def least_costs(problem: Problem, batch: Batch) -> StageCosts:
     """Return what stages cost at least, of every configuration, whatever its dp_replicate, dp_shard and zero_stage."""
-    sharded = shard_all(batch)
+    sharded = _all_sharded(batch)
     index, first = alike_units(sharded)
     keys, zones = sharded.take(first), find_zones(problem, batch)
     costs = costs_of_zones(problem, keys, None, zones.groups)
@@ -154,7 +154,7 @@ def _passes(problem: Problem, batch: Batch, group: NodeGroup) -> tuple[UnitPasse
     return price_passes(work, reached, of_forward=of_forward, of_backward=of_backward), rates
 
 
-def shard_all(batch: Batch) -> Batch:
+def _all_sharded(batch: Batch) -> Batch:
     """Return the batch with all data-parallel ranks in one shard group that shards everything."""
     one = np.ones_like(batch.dp_shard)
     return _with_zero(replace(batch, dp_shard=batch.dp, dp_replicate=one), 3)
