@@ -120,10 +120,12 @@ class EverySplit:
         else:
             batch, index = chunk_cuts(self.problem, configurations)
         keep = np.full(len(index), all(mode == shape.tier for mode in pins.modes.values()))
-        for i in np.flatnonzero(keep):
-            held = np.zeros(shape.pp, dtype=np.int64)
-            np.add.at(held, ranks_of_chunks(batch.take(np.asarray([i])))[0], np.diff(batch.cuts[i]))
-            keep[i] = all(stage < shape.pp and held[stage] == count for stage, count in pins.stages.items())
+        if pins.stages and len(batch):
+            held = np.zeros((len(batch), shape.pp), dtype=np.int64)
+            chunks = np.diff(batch.cuts.astype(np.int64))[:, : shape.pp * shape.virtual_stages]
+            np.add.at(held, (np.arange(len(batch))[:, None], ranks_of_chunks(batch)[:, : chunks.shape[1]]), chunks)
+            for stage, count in pins.stages.items():
+                keep &= held[:, stage] == count if stage < shape.pp else False
         batch = batch.take(np.flatnonzero(keep))
         return replace(batch, layers=np.full((len(batch), num_layers), shape.tier, dtype=np.int8)), index[keep]
 
