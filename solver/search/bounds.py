@@ -90,14 +90,14 @@ class Bounds:
         """Bound configurations by their recompute: with one chunk a rank layers have that or any lighter mode."""
         values, tiers = np.empty(len(nodes)), np.select([nodes.recompute == mode for mode in RECOMPUTES], range(MODES))
         lightest = np.where(nodes.virtual_stages == 1, 0, tiers)
+        modes = self._in_each_mode(nodes, stage_costs)
+        counted = stage_costs(self.problem, nodes) if nodes.recompute_layers.any() else None
         for tier, mode in set(zip(tiers.tolist(), lightest.tolist(), strict=True)):
             rows = np.flatnonzero((tiers == tier) & (lightest == mode))
-            some = nodes.take(rows)
-            lighter = [stage_costs(self.problem, _in_each(some, [name])) for name in RECOMPUTES[mode:tier]]
-            own = stage_costs(self.problem, some)
-            counted = some.recompute_layers.any() and lighter
-            whole = stage_costs(self.problem, _in_each(some, [RECOMPUTES[tier]])) if counted else own
-            values[rows] = self._of_modes(some, [*lighter, whole], ends=[own])
+            own = (counted or modes[tier]).take(rows)
+            lighter = [each.take(rows) for each in modes[mode:tier]]
+            whole = modes[tier].take(rows) if lighter else own
+            values[rows] = self._of_modes(nodes.take(rows), [*lighter, whole], ends=[own])
         return values
 
     def _of_modes(
