@@ -196,7 +196,9 @@ class _Run:
             self.unsettled = min(self.unsettled, solved.bound)
             self.explored += solved.count
             self.taken = solved.left
-            if solved.found is not None:
+            if solved.found is not None and solved.known is not None:
+                self.leaders.enter_known(tree.problem, solved.found, solved.known)
+            elif solved.found is not None:
                 self.leaders.enter(tree.problem, solved.found)
         if self.stopped is None:
             tree.pruned += len(configurations) - (self.explored - before)

@@ -10,6 +10,7 @@ from costmodels.batch import RECOMPUTES, Batch
 from costmodels.estimate import evaluate
 from solver.objectives import Goal
 from solver.result import Found, Leader, best_of_each_kind
+from solver.stages import Solution
 from solver.stages.limits import ROUNDING
 
 
@@ -43,16 +44,29 @@ class Leaders:
         for i in np.argsort(values, kind="stable").tolist():
             if not evaluation.fits[i] or values[i] > self.cutoff():
                 break
-            found = Found(
-                configuration=batch.configuration(i),
-                cuts=tuple(batch.cuts[i, : int(batch.chunks[i]) + 1].tolist()),
-                layers=_layers_of(problem, batch, i),
-                node_order=problem.node_order,
-                step_seconds=float(evaluation.step_seconds[i]),
-                peak_memory_bytes=round(float(evaluation.peak_memory_bytes[i])),
-            )
-            leaders = [*self.best, Leader(value=float(values[i]), found=found)]
-            self.best = best_of_each_kind(leaders)[: self.top + 1]
+            seconds, held = float(evaluation.step_seconds[i]), float(evaluation.peak_memory_bytes[i])
+            self._add(float(values[i]), _found(problem, batch, i, step_seconds=seconds, peak_memory_bytes=held))
+
+    def enter_known(self, problem: Problem, row: Batch, known: Solution) -> None:
+        """Enter the one configuration of a batch, which fits, if it is good enough; what it costs is known."""
+        seconds, held = known.step_seconds, known.peak_memory_bytes
+        value = float(self.goal.bound(np.asarray([seconds]), memory_bytes=held)[0])
+        if value <= self.cutoff():
+            self._add(value, _found(problem, row, 0, step_seconds=seconds, peak_memory_bytes=held))
+
+    def _add(self, value: float, found: Found) -> None:
+        self.best = best_of_each_kind([*self.best, Leader(value=value, found=found)])[: self.top + 1]
+
+
+def _found(problem: Problem, batch: Batch, i: int, *, step_seconds: float, peak_memory_bytes: float) -> Found:
+    return Found(
+        configuration=batch.configuration(i),
+        cuts=tuple(batch.cuts[i, : int(batch.chunks[i]) + 1].tolist()),
+        layers=_layers_of(problem, batch, i),
+        node_order=problem.node_order,
+        step_seconds=step_seconds,
+        peak_memory_bytes=round(peak_memory_bytes),
+    )
 
 
 def _layers_of(problem: Problem, batch: Batch, i: int) -> tuple[int, ...]:

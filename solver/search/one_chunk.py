@@ -56,8 +56,7 @@ class OneChunk:
             having = list(range(len(tiers))) if answer.best is None else _having(tiers, answer.best)
             if having:
                 row = tiers.batch.take(having[:1])
-                found = None if answer.best is None else _with(row, answer.best)
-                yield Solved(count=len(having), found=found, bound=self._value(row, answer), left=float(least[0]))
+                yield self._solved(row, answer.best, self._value(row, answer), least[0], count=len(having))
             done.update(having)
         for i, pipeline in enumerate(tiers):
             if self.stop():
@@ -78,8 +77,13 @@ class OneChunk:
         else:
             answer = self._fastest(pipeline, self.bounds.reach_seconds(row, self.cutoff()))
             best, proved = answer.best, self._value(row, answer)
+        return self._solved(row, best, proved, least)
+
+    def _solved(self, row: Batch, best: Solution | None, bound: float, left: float, *, count: int = 1) -> Solved:
+        """Return what is known; the value of the best takes an evaluation where more counts than time and memory."""
         found = None if best is None else _with(row, best)
-        return Solved(count=1, found=found, bound=proved, left=least)
+        more = self.bounds.goal.per_busy_second or is_mixed(self.bounds.problem.cluster)
+        return Solved(count=count, found=found, known=None if more else best, bound=bound, left=float(left))
 
     def _fastest(self, pipeline: Pipeline, reach: float) -> Answer:
         return fastest_cuts(pipeline, solver=self.solver, cutoff=reach, stop=self.stop)

@@ -22,7 +22,7 @@ from solver.search.best_first import attempt, find, search
 from solver.sweeps.fewer import NOT_ALL, better_part, fewest_devices
 from solver.sweeps.front import CostUnit, cost_per_second, cost_unit
 
-EXTRA_SECONDS, EXTRA_SHARE = 0.25, 0.25
+EXTRA_SECONDS, EXTRA_SHARE = 1.0, 0.25
 """Parts of the cluster are looked at for so long, or for this share of what the search itself took."""
 
 OnProgress = Callable[[Progress], None] | None
