@@ -50,19 +50,29 @@ class OneChunk:
 
     def _solve_sharding(self, tiers: Pipelines, least: Floats) -> Iterator[Solved]:
         """Solve configurations that differ in nothing but how much layers may repeat, at once where that can be."""
-        done: set[int] = set()
-        if self._may_go_together(tiers):
-            answer = self._fastest(tiers.least(), self.bounds.reach_seconds(tiers.batch, self.cutoff()))
-            having = list(range(len(tiers))) if answer.best is None else _having(tiers, answer.best)
-            if having:
-                row = tiers.batch.take(having[:1])
-                yield self._solved(row, answer.best, self._value(row, answer), least[0], count=len(having))
-            done.update(having)
+        together, solved = self._solve_together(tiers, float(least[0]))
+        if solved is not None:
+            yield solved
         for i, pipeline in enumerate(tiers):
             if self.stop():
                 return
-            if i not in done and least[i] <= self.cutoff():
+            if i not in together and least[i] <= self.cutoff():
                 yield self._solve_one(pipeline, float(least[i]))
+
+    def _solve_together(self, tiers: Pipelines, least: float) -> tuple[frozenset[int], Solved | None]:
+        """Return which of the configurations are solved by the best of all of them, and what is known of these."""
+        if not self._may_go_together(tiers):
+            return frozenset(), None
+        answer = self._fastest(tiers.least(), self.bounds.reach_seconds(tiers.batch, self.cutoff()))
+        best, held = answer.best, dict.fromkeys(range(len(tiers)), inf)
+        if best is not None:
+            held = _held(tiers, best)
+        if not held:
+            return frozenset(), None
+        first = next(iter(held))
+        row = tiers.batch.take([first])
+        own = None if best is None else replace(best, peak_memory_bytes=held[first])
+        return frozenset(held), self._solved(row, own, self._value(row, answer), least, count=len(held))
 
     def _may_go_together(self, tiers: Pipelines) -> bool:
         """Return whether what is best of all of them is so of each that may repeat as much and has room for it."""
@@ -101,15 +111,14 @@ class OneChunk:
         return float(bounds.goal.bound(seconds, busy_seconds=evaluate(bounds.problem, plain).busy_seconds)[0])
 
 
-def _having(tiers: Pipelines, best: Solution) -> list[int]:
-    """Return which configurations can have these cuts and modes, the one first that may repeat least."""
-    tier = [RECOMPUTES.index(each) for each in tiers.batch.recompute]
-    having = [
-        i
-        for i, pipeline in enumerate(tiers)
-        if tier[i] >= max(best.layers) and pipeline.needed_bytes(best.cuts, best.layers) <= pipeline.limit_bytes
-    ]
-    return sorted(having, key=tier.__getitem__)
+def _held(tiers: Pipelines, best: Solution) -> dict[int, float]:
+    """Return what those configurations hold that can have these cuts and modes, the one first that may repeat least."""
+    held = {}
+    for i, pipeline in sorted(enumerate(tiers), key=lambda each: RECOMPUTES.index(each[1].row.recompute[0])):
+        needed = pipeline.needed_bytes(best.cuts, best.layers)
+        if RECOMPUTES.index(pipeline.row.recompute[0]) >= max(best.layers) and needed <= pipeline.limit_bytes:
+            held[i] = needed
+    return held
 
 
 def _with(row: Batch, best: Solution) -> Batch:

@@ -1,12 +1,15 @@
 from math import inf
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autoplan.spec import Configuration
 from costmodels.batch import Batch, even_cuts
+from costmodels.evaluation import evaluate
 from solver.options import SearchOptions
+from solver.search.best_first import find
 from solver.search.families import find_families, find_shardings
 from solver.search.space import enumerate_space
 from solver.stages import Pipelines, best_cuts
@@ -61,3 +64,19 @@ def test_configurations_are_as_fast_as_each_other_whatever_they_may_repeat():
     assert Pipelines.of(problem, batch_of(*tiers)).are_as_fast
     other = [Configuration(pp=2, dp_shard=2, zero_stage=1), Configuration(pp=2, dp_shard=2, zero_stage=3)]
     assert not Pipelines.of(problem, batch_of(*other)).are_as_fast
+
+
+@settings(max_examples=10, deadline=None)
+@given(layers=st.integers(3, 7), memory=st.integers(24, 90))
+def test_what_is_found_costs_what_evaluate_says(layers, memory):
+    problem = make_problem(
+        model=make_model(layers=layers), cluster=make_cluster(per_node=4, memory=memory * 2**20), global_batch=8
+    )
+    best = find(problem, SearchOptions(fix={"virtual_stages": 1}))
+    if best is None:
+        return
+    batch = Batch.of([best.configuration], np.asarray([best.cuts]), np.asarray([best.layers], dtype=np.int8))
+    evaluation = evaluate(problem, batch)
+    assert evaluation.fits[0]
+    assert best.step_seconds == pytest.approx(evaluation.step_seconds[0], rel=1e-9)
+    assert best.peak_memory_bytes == pytest.approx(evaluation.peak_memory_bytes[0], abs=1)
