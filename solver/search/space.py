@@ -34,6 +34,7 @@ from autoplan.spec.rule import Rule
 from autoplan.spec.rules import RULES
 from autoplan.spec.valid_rules import ENDS
 from costmodels.batch import Batch, Bools, Ints, even_cuts
+from costmodels.pipeline import V_PLACED
 from solver.options import CHOICES, OPERATORS, SEARCHED, Condition, SearchOptions
 from solver.pins import LayerPins
 
@@ -52,7 +53,6 @@ DEGREES = ("tp", "cp", "pp", "dp_shard")
 DATA_PARALLEL = frozenset({"dp_replicate", "dp_shard"})
 FEW_CHUNKS = 4
 ONE_CHUNK = ("1f1b", "gpipe", "zb-h1")
-TWO_CHUNKS = ("zb-v", "dualpipe-v")
 _DEFAULT = Configuration()
 
 
@@ -215,7 +215,7 @@ def _schedules(names: Any, most_chunks: int) -> tuple[Any, Any]:
         (name, chunks)
         for name in names
         if name in SEARCHED
-        for chunks in (range(2, most_chunks + 1) if name == "interleaved" else [2 if name in TWO_CHUNKS else 1])
+        for chunks in (range(2, most_chunks + 1) if name == "interleaved" else [2 if name in V_PLACED else 1])
     ]
     return np.asarray([name for name, _ in pairs], dtype=np.str_), np.asarray([v for _, v in pairs], dtype=np.int64)
 
