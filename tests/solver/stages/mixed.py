@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass, replace
 from itertools import combinations, combinations_with_replacement, pairwise, product
-from math import ceil
+from math import ceil, inf
 
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 
 from autoplan.spec import Attention, Block, Configuration, Mamba2, Mlp, Moe
@@ -200,3 +201,19 @@ EARLIER_STAGES_HAVE_TIME = {
     "zero_stage": 3,
 }
 """Under 1f1b with few micro-batches earlier stages wait less: if the last take all they can, another gets none."""
+
+
+def check_answer(case, found, *, rel):
+    """Check that what was found is the best of the case, to `rel` in time, and return it; None where nothing fits."""
+    if not case.fits.any():
+        assert found.best is None
+        assert found.bound_seconds == inf
+        return None
+    best = found.best
+    assert best.step_seconds == pytest.approx(case.least, rel=rel)
+    assert found.bound_seconds >= case.least * (1 - rel)
+    place = case.find(best.cuts, best.layers)
+    assert case.fits[place]
+    assert best.step_seconds == pytest.approx(case.seconds[place], rel=1e-12)
+    assert best.peak_memory_bytes == pytest.approx(case.needed[place], rel=1e-12)
+    return best

@@ -17,6 +17,7 @@ from tests.solver.stages.mixed import (
     EARLIER_STAGES_HAVE_TIME,
     LATER_STAGES_HAVE_ROOM,
     cases,
+    check_answer,
     make_case,
     make_pipeline,
 )
@@ -40,18 +41,7 @@ def answer(problem, configuration, cutoff=inf):
 def check_best(case, slack=inf):
     cutoff = case.least * (1 + slack) if case.least < inf else inf
     found = best_cuts(case.pipeline, cutoff=cutoff, stop=lambda: False)
-    if not case.fits.any():
-        assert found.best is None
-        assert found.bound_seconds == inf
-        return None
-    best = found.best
-    assert best.step_seconds == pytest.approx(case.least, rel=1e-8)
-    assert found.bound_seconds >= case.least * (1 - 1e-8)
-    place = case.find(best.cuts, best.layers)
-    assert case.fits[place]
-    assert case.seconds[place] == pytest.approx(best.step_seconds, rel=1e-12)
-    assert case.needed[place] == pytest.approx(best.peak_memory_bytes, rel=1e-12)
-    return best
+    return check_answer(case, found, rel=1e-8)
 
 
 @given(case=cases(), slack=SLACKS)
